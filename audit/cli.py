@@ -74,15 +74,15 @@ from audit.deid.tagger_config import (
     TaggerFacts,
     TaggerSettings,
     TuningSettings,
-    token_settings,
+    make_token_settings,
 )
 from audit.deid.taggers import (
-    BESIDE,
     DEFAULT,
     RULES,
+    TAGGER_SEPARATOR,
     combined_digest,
-    known_tagger,
-    known_taggers,
+    find_tagger,
+    list_taggers,
     load_tagger,
 )
 from audit.deid.tagging import (
@@ -1327,7 +1327,7 @@ def deid_policy(
 ) -> Result:
     """Say what a policy takes out, what a tagger can find of it, and what was measured."""
     found = policy_of(policy)
-    rows = told_coverage(coverage(found, tagger=known_tagger(_tagger(tagger))), language="en")
+    rows = told_coverage(coverage(found, tagger=find_tagger(_tagger(tagger))), language="en")
     return {
         "coverage": rows,
         "policy": found.file().decode(),
@@ -1423,7 +1423,7 @@ def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) ->
 
 
 def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
-    if uncopied == WITHHOLD and not known_tagger(tagger_id).writes_copies:
+    if uncopied == WITHHOLD and not find_tagger(tagger_id).writes_copies:
         raise AuditError(
             "No tagger that was named writes copies: there is nothing to withhold.",
             where="--uncopied",
@@ -1566,7 +1566,7 @@ def deid_train(
         if given.get("base"):
             given["base"] = _one_tagger(given["base"])
         usual = FROM_TAGGER if given.get("base") else FROM_ENCODER if encoder else FROM_SCRATCH
-        settings = token_settings(trained, usual=usual)
+        settings = make_token_settings(trained, defaults=usual)
     given |= _label_map(label_map)
     task = TaggerTask(settings=settings, start=model or encoder, **given)
     (tagger_id,) = _answered(task)
@@ -1710,7 +1710,7 @@ def _tagger(name: str, *, beside: Sequence[str] = ()) -> str:
     Those beside the first may be named with commas between them.
     """
     names = [name, *(one for listed in beside for one in listed.split(",") if one)]
-    return BESIDE.join(map(_one_tagger, names))
+    return TAGGER_SEPARATOR.join(map(_one_tagger, names))
 
 
 def _one_tagger(name: str) -> str:
@@ -1719,12 +1719,12 @@ def _one_tagger(name: str) -> str:
         return name
     if (path / TAGGER).is_file():
         return str(path)
-    is_one = BESIDE not in name
-    return name if is_one else BESIDE.join(map(_one_tagger, name.split(BESIDE)))
+    is_one = TAGGER_SEPARATOR not in name
+    return name if is_one else TAGGER_SEPARATOR.join(map(_one_tagger, name.split(TAGGER_SEPARATOR)))
 
 
 def _is_known(name: str) -> bool:
-    return any(name == one.tagger_id for one in known_taggers())
+    return any(name == one.tagger_id for one in list_taggers())
 
 
 def _predicted(name: str, *, beside: Sequence[str]) -> Source:

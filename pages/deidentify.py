@@ -36,9 +36,9 @@ from audit.deid.tagged_sets import (
     undo_correction,
 )
 from audit.deid.taggers import (
-    BESIDE,
+    TAGGER_SEPARATOR,
     KnownTagger,
-    known_tagger,
+    find_tagger,
     load_tagger,
     shipped_figures,
 )
@@ -157,7 +157,7 @@ def _ask_tagger(say: Words) -> KnownTagger:
         remark(say, f"deidentify_about_{kind}")
     if beside:
         remark(say, "deidentify_united")
-        tagger = known_tagger(BESIDE.join((tagger.tagger_id, *beside)))
+        tagger = find_tagger(TAGGER_SEPARATOR.join((tagger.tagger_id, *beside)))
     lines = []
     for one in shipped_figures(tagger.tagger_id):
         values = {
@@ -167,7 +167,7 @@ def _ask_tagger(say: Words) -> KnownTagger:
                 interval=percent_interval(found),
                 n=f"{n_gold:,}",
             )
-            for label, (found, n_gold) in one.found.items()
+            for label, (found, n_gold) in one.recalls.items()
         }
         lines.append(say.text(f"deidentify_figures_hand_{one.language}", n=one.n_notes, **values))
     if lines:

@@ -1,7 +1,7 @@
-"""Where a find begins and ends: no punctuation at its ends, no word, number, name or place cut.
+"""The borders of spans: no punctuation at an end, and no word, number, name or place is cut.
 
-What is added depends on what stands beside a find alone. Whatever finds something asks
-`whole_finds`, which folds texts and moves finds back into them.
+How far a span grows depends only on the text and the spans beside it. Every tagger tags through
+`tag_whole_words`, which folds texts and moves the spans back into the texts as they were.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import takewhile
 from operator import itemgetter
 
 from audit.deid.tagger import Tags
-from audit.deid.unspaced import grown_find, is_katakana
+from audit.deid.unspaced import extend_japanese_span, is_katakana
 from audit.notes.folding import build_mark_class, fold_text
 from audit.notes.mention_words import WORDS
 from audit.notes.patterns import CAPITAL, HIRA, KATA
@@ -93,7 +93,7 @@ _THING = re.compile(rf"\b{_THINGS}$")
 _THING_BEHIND = re.compile(rf"(?:['’]s)?[ -](?:[A-Z][\w-]+ (?:of )?){{0,2}}{_THINGS}")
 
 
-# Scripts that put no spaces between words: in them a find need not end where letters end.
+# Scripts that put no spaces between words: in them a span may end between two letters.
 _UNSPACED = (
     "\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u1b00-\u1b7f\u3005-\u312f\u31a0-\u9fff"
     "\ua000-\ua4cf\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f\U00016fe0-\U0001b2ff"
@@ -106,144 +106,155 @@ _INNER = frozenset(_APOSTROPHES + "-‐‑－\u00b7\u058a\u05be\u05f3\u05f4")
 _POSSESSIVE = re.compile(rf"[{_APOSTROPHES}][sSｓＳ](?![^\W_])")
 
 
-def whole_finds(
-    texts: Sequence[str], find: Callable[[Sequence[str]], Iterable[Tags]]
+def tag_whole_words(
+    texts: Sequence[str], tag: Callable[[Sequence[str]], Iterable[Tags]]
 ) -> tuple[Tags, ...]:
-    """Return what is found in texts: looked for in their folded form, in whole words."""
-    folded = [fold_text(text) for text in texts]
-    answers = find([one.text for one in folded])
+    """Return the spans that `tag` finds in the folded texts, extended to whole words."""
+    folded_texts = [fold_text(text) for text in texts]
+    tags_of_texts = tag([folded_texts.text for folded_texts in folded_texts])
     return tuple(
-        one.source_spans(with_whole_words(one.text, spans))
-        for one, spans in zip(folded, answers, strict=True)
+        folded_texts.source_spans(extend_to_words(folded_texts.text, spans))
+        for folded_texts, spans in zip(folded_texts, tags_of_texts, strict=True)
     )
 
 
-def with_whole_words(text: str, spans: Tags) -> Tags:
-    """Return finds that begin and end where words do, as far as the finds beside them let them.
+def extend_to_words(text: str, spans: Tags) -> Tags:
+    """Return spans that begin and end at the borders of words; no span grows into another one.
 
-    A word is letters with their marks, and single apostrophes and hyphens between them, but for a
-    possessive 's. Scripts without spaces have no words: in Japanese a find grows as `unspaced.py`
-    says, in others it ends behind the marks of its last character. Numbers and codes are no words.
+    A word consists of letters with their marks and of single apostrophes and hyphens between them;
+    a possessive 's does not belong to it. Scripts without spaces have no words: in Japanese a span
+    grows as `unspaced.py` describes, in other scripts it ends behind the marks of its last
+    character. Numbers and codes are not words.
     """
-    whole: list[Span] = []
-    for place, span in enumerate(spans):
-        free = whole[-1].end if whole else 0
-        limit = spans[place + 1].start if place + 1 < len(spans) else len(text)
+    word_spans: list[Span] = []
+    for index, span in enumerate(spans):
+        min_start = word_spans[-1].end if word_spans else 0
+        max_end = spans[index + 1].start if index + 1 < len(spans) else len(text)
         start, end = span.start, span.end
         if span.label in _CODES and _HAS_DIGIT.match(text, start):  # IDN24-0061 begins with a cue
-            whole.append(span)
+            word_spans.append(span)
             continue
-        while start > free and _is_inside_word(text, start):
+        while start > min_start and _is_inside_word(text, start):
             start -= 1
-        while end < limit and _is_inside_word(text, end):
+        while end < max_end and _is_inside_word(text, end):
             end += 1
         is_cut = (start, end) != (span.start, span.end)
-        word = Span(start, end, span.label) if is_cut else span
-        whole.append(grown_find(text, word, free=free, limit=limit))
-    return tuple(whole)
+        whole_span = Span(start, end, span.label) if is_cut else span
+        word_spans.append(
+            extend_japanese_span(text, whole_span, min_start=min_start, max_end=max_end)
+        )
+    return tuple(word_spans)
 
 
 def is_possessive(text: str) -> bool:
-    """Whether a text is nothing but a possessive 's."""
+    """Whether a text is a possessive 's and nothing else."""
     return _POSSESSIVE.fullmatch(text) is not None
 
 
-def _is_inside_word(text: str, place: int) -> bool:
-    """Whether the characters before and behind a place belong to one word."""
-    behind = text[place : place + 1]
-    if not behind or behind.isspace():
+def _is_inside_word(text: str, position: int) -> bool:
+    """Whether the characters before and behind a position belong to the same word."""
+    char = text[position : position + 1]
+    if not char or char.isspace():
         return False
-    if not behind.isascii() and _is_mark(behind):
-        return place > 0 and not text[place - 1].isspace()
-    if _LETTER.match(behind):
-        before = place - 1
-        if before > 0 and text[before] in _INNER and not _POSSESSIVE.match(text, before):
-            before -= 1
-        return _ends_letter(text, before + 1)
+    if not char.isascii() and _is_mark(char):
+        return position > 0 and not text[position - 1].isspace()
+    if _LETTER.match(char):
+        index = position - 1
+        if index > 0 and text[index] in _INNER and not _POSSESSIVE.match(text, index):
+            index -= 1
+        return _ends_letter(text, index + 1)
     return (
-        behind in _INNER
-        and _ends_letter(text, place)
-        and bool(_LETTER.match(text, place + 1))
-        and not _POSSESSIVE.match(text, place)
+        char in _INNER
+        and _ends_letter(text, position)
+        and bool(_LETTER.match(text, position + 1))
+        and not _POSSESSIVE.match(text, position)
     )
 
 
-def _ends_letter(text: str, place: int) -> bool:
-    """Whether a letter stands before a place, with or without marks on it."""
-    before = place - 1
-    while before > 0 and not text[before].isascii() and _is_mark(text[before]):
-        before -= 1
-    return before >= 0 and _LETTER.match(text, before) is not None
+def _ends_letter(text: str, position: int) -> bool:
+    """Whether a letter, with or without marks, stands before a position."""
+    index = position - 1
+    while index > 0 and not text[index].isascii() and _is_mark(text[index]):
+        index -= 1
+    return index >= 0 and _LETTER.match(text, index) is not None
 
 
 def _is_mark(char: str) -> bool:
-    return _marks().match(char) is not None
+    return _compile_marks().match(char) is not None
 
 
 @cache
-def _marks() -> re.Pattern[str]:
+def _compile_marks() -> re.Pattern[str]:
     return re.compile(f"[{build_mark_class()}\uff9e\uff9f]")
 
 
-def tidied(text: str, found: Tags, *, beside: Tags) -> list[Span]:
-    """Return finds of a model with borders that cut nothing; what `beside` holds is left to it.
+def tidy_spans(text: str, model_spans: Tags, *, rule_spans: Tags) -> list[Span]:
+    """Return a model's spans with borders that cut no number or code.
 
-    A find of punctuation alone is none.
+    A span does not grow into `rule_spans`. A span that holds only punctuation is dropped.
     """
-    bare = [span for span in (_without_edges(text, span) for span in found) if span is not None]
-    if not bare:
+    trimmed_spans = [
+        span for span in (_trim_edges(text, span) for span in model_spans) if span is not None
+    ]
+    if not trimmed_spans:
         return []
     numbers = [match.span() for match in _NUMBER.finditer(text)]
-    codes = [m.span() for m in _CODE.finditer(text) if _HAS_DIGIT.match(text, m.start())]
-    others = sorted((*bare, *beside))
-    tidy = []
-    for span in bare:
-        units = _beside(numbers, span)
+    codes = [
+        match.span() for match in _CODE.finditer(text) if _HAS_DIGIT.match(text, match.start())
+    ]
+    all_spans = sorted((*trimmed_spans, *rule_spans))
+    tidied_spans = []
+    for span in trimmed_spans:
+        units = _find_overlaps(numbers, span)
         if span.label in _CODES:
-            units += _beside(codes, span)
-        tidy.append(_with_whole(span, units, others))
-    return tidy
+            units += _find_overlaps(codes, span)
+        tidied_spans.append(_extend_to_units(span, units, all_spans))
+    return tidied_spans
 
 
-def _beside(units: Sequence[tuple[int, int]], span: Span) -> list[tuple[int, int]]:
-    """Return those of units in order, which share no character, that share one with a span."""
+def _find_overlaps(units: Sequence[tuple[int, int]], span: Span) -> list[tuple[int, int]]:
+    """Return the units that share a character with a span.
+
+    The units must be sorted and must not overlap.
+    """
     first = bisect_right(units, span.start, key=itemgetter(1))
     return [*takewhile(lambda unit: unit[0] < span.end, units[first:])]
 
 
-def is_no_find(text: str, span: Span) -> bool:
-    """Whether what a model found alone, in a text with capitals, is nobody's.
+def identifies_nobody(text: str, span: Span) -> bool:
+    """Whether a span that only a model found identifies nobody.
 
-    That is the name of a field, a letter, one kana, small words that are nobody's name, one small
-    word that is no job, sex or origin, the number of a list's line, and who gave a test, a disease
-    or a tool its name. Not to be asked of texts in small letters throughout: there names are small
-    too.
+    This holds for the name of a field, a letter, one kana, lower-case words that are no names, one
+    lower-case word that is no job, sex or origin, the number of a line in a list, and the person
+    after whom a test, a disease or a tool is named. The text must have capitals: where everything
+    is in lower case, names are too.
     """
-    written, behind = text[span.start : span.end], text[span.end : span.end + _N_AROUND]
-    words = [word.strip(".,:;#") for word in written.split()]
+    span_text, text_behind = text[span.start : span.end], text[span.end : span.end + _N_AROUND]
+    words = [word.strip(".,:;#") for word in span_text.split()]
     if all(word.lower() in _FIELDS or (word.islower() and word in _NO_NAMES) for word in words):
         return True
-    if len(written) == 1 and _KANA.match(written):
+    if len(span_text) == 1 and _KANA.match(span_text):
         return True
-    if len(words) == 1 and written.isascii() and written.islower() and written.isalpha():
+    if len(words) == 1 and span_text.isascii() and span_text.islower() and span_text.isalpha():
         return words[0] not in _SMALL_FINDS
     if (
-        written.isdigit()
-        and behind[:1] in ".)"
+        span_text.isdigit()
+        and text_behind[:1] in ".)"
         and not text[: span.start].rpartition("\n")[2].strip()
     ):
         return True
-    is_named = span.label in (IDENTIFIER, QUASI_IDENTIFIER) and written[0].isupper()
-    is_lone = len(words) == 1  # "Margaret Ellis procedure tomorrow" is a patient's
-    return is_named and bool(_THING.search(written) or (is_lone and _THING_BEHIND.match(behind)))
+    is_named = span.label in (IDENTIFIER, QUASI_IDENTIFIER) and span_text[0].isupper()
+    is_single_word = len(words) == 1  # "Margaret Ellis procedure tomorrow" is a patient's
+    return is_named and bool(
+        _THING.search(span_text) or (is_single_word and _THING_BEHIND.match(text_behind))
+    )
 
 
-def _without_edges(text: str, span: Span) -> Span | None:
-    """Return a span without the punctuation and white space at its ends, of a name without 's.
+def _trim_edges(text: str, span: Span) -> Span | None:
+    """Return a span without the punctuation and white space at its ends; None if nothing is left.
 
-    None if nothing is left.
-
-    A bracket stays where its partner is inside, a closing point where another one is: "A.B.".
+    A name also loses its possessive 's. A bracket stays if its partner is inside the span, and a
+    final point stays if another point is inside: "A.B.".
     """
     start, end = span.start, span.end
     while start < end and _is_edge(text[start]):
@@ -256,7 +267,7 @@ def _without_edges(text: str, span: Span) -> Span | None:
             break
         end -= 1
     if end - 2 > start and _POSSESSIVE.match(text, end - 2) and span.label == IDENTIFIER:
-        end -= 2  # of a place or a hospital it is a part: St Mary's
+        end -= 2  # in the name of a place or a hospital the 's stays: St Mary's
     return Span(start, end, span.label) if start < end else None
 
 
@@ -264,53 +275,64 @@ def _is_edge(char: str) -> bool:
     return char.isspace() or char in _PAIRS or unicodedata.category(char)[0] == "P"
 
 
-def _with_whole(span: Span, units: Sequence[tuple[int, int]], others: Sequence[Span]) -> Span:
-    """Return a span that ends at the ends of numbers; what another span holds is left to it."""
-    whole = Span(
+def _extend_to_units(
+    span: Span, units: Sequence[tuple[int, int]], neighbours: Sequence[Span]
+) -> Span:
+    """Return a span that covers its units whole, unless it would grow into a neighbour."""
+    extended_span = Span(
         min([span.start, *(first for first, _ in units)]),
         max([span.end, *(last for _, last in units)]),
         span.label,
     )
-    if whole == span or any(one.overlap(whole) > one.overlap(span) for one in others):
+    if extended_span == span or any(
+        neighbour.overlap(extended_span) > neighbour.overlap(span) for neighbour in neighbours
+    ):
         return span
-    return whole
+    return extended_span
 
 
-def with_whole_names(text: str, found: Tags) -> Tags:
-    """Return finds grown over the particles, halves and kinds of names and places beside them.
+def extend_to_names(text: str, spans: Tags) -> Tags:
+    """Return spans that also cover the words beside them that belong to the same name.
 
-    "van der" before a name, the other half of one with a hyphen, "City" behind a place, "New" in
-    front. Parts of a name beside a whole one become one with it.
+    These are particles such as "van der", the other half of a name with a hyphen, and the words
+    before or behind a place, such as "New" and "City". A part of a name beside a whole name is
+    joined with it.
     """
-    grown: list[Span] = []
-    for place, one in enumerate(found):
-        free = grown[-1].end if grown else 0
-        limit = found[place + 1].start if place + 1 < len(found) else len(text)
-        may_grow = one.label in (IDENTIFIER, QUASI_IDENTIFIER) and text[one.start].isupper()
-        span = _grown(text, one, free=free, limit=limit) if may_grow else one
-        last = grown[-1] if grown else None
-        if last is not None and _is_one_name(text, last, span):
-            grown[-1] = Span(last.start, span.end, IDENTIFIER)
+    name_spans: list[Span] = []
+    for index, span in enumerate(spans):
+        min_start = name_spans[-1].end if name_spans else 0
+        max_end = spans[index + 1].start if index + 1 < len(spans) else len(text)
+        may_grow = span.label in (IDENTIFIER, QUASI_IDENTIFIER) and text[span.start].isupper()
+        extended_span = (
+            _extend_name(text, span, min_start=min_start, max_end=max_end) if may_grow else span
+        )
+        last = name_spans[-1] if name_spans else None
+        if last is not None and _are_one_name(text, last, extended_span):
+            name_spans[-1] = Span(last.start, extended_span.end, IDENTIFIER)
         else:
-            grown.append(span)
-    return tuple(grown)
+            name_spans.append(extended_span)
+    return tuple(name_spans)
 
 
-def _grown(text: str, span: Span, *, free: int, limit: int) -> Span:
+def _extend_name(text: str, span: Span, *, min_start: int, max_end: int) -> Span:
     start, end = span.start, span.end
-    before = text[max(free, start - _N_AROUND) : start]
+    text_before = text[max(min_start, start - _N_AROUND) : start]
     for pattern in (_NAMES_BEFORE, _PLACE_BEFORE):
-        if match := pattern.search(before):
+        if match := pattern.search(text_before):
             start -= len(match[0])
             break
     for pattern in (_NAMES_BEHIND, _PLACE_BEHIND):
-        if match := pattern.match(text, end, min(limit, end + _N_AROUND)):
+        if match := pattern.match(text, end, min(max_end, end + _N_AROUND)):
             end = match.end()
     return Span(start, end, span.label)
 
 
-def _is_one_name(text: str, first: Span, second: Span) -> bool:
-    """Whether two finds are parts of one name: the one is a whole name, a blank between them."""
+def _are_one_name(text: str, first: Span, second: Span) -> bool:
+    """Whether two spans are parts of one name.
+
+    At least one of them must be a whole name, and only a blank, a hyphen or the middle dot of a
+    name in katakana may stand between them.
+    """
     if IDENTIFIER not in (first.label, second.label):
         return False
     if {first.label, second.label} - {IDENTIFIER, QUASI_IDENTIFIER}:

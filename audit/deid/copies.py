@@ -19,8 +19,8 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
-from audit.deid.borders import with_whole_words
-from audit.deid.tagger import Tags, Window, from_windows
+from audit.deid.borders import extend_to_words
+from audit.deid.tagger import Tags, Window, join_windows
 from audit.errors import AuditError, Message
 from audit.notes.folding import FoldedText, fold_text
 from audit.notes.formats import (
@@ -405,7 +405,7 @@ class CopyReading:
     def in_source(self, note: TaggedDocument, folded: FoldedText) -> CopyReading:
         """Return what was read of a folded note as a reading of the note; tags in whole words."""
         spans = folded.source_spans(self.document.spans)
-        tags = with_whole_words(folded.text, self.tags)
+        tags = extend_to_words(folded.text, self.tags)
         return replace(
             self,
             document=note.with_spans(spans, unaligned=self.document.unaligned),
@@ -503,7 +503,7 @@ def read_pieces(
         flat.append(flatten_spans(TaggedDocument(note.doc_id, text, alignment.spans)).spans)
         edits.update(alignment.edits)
         census.update(alignment.census)
-    tags = from_windows(windows, flat, n_chars=len(note.text))
+    tags = join_windows(windows, flat, n_chars=len(note.text))
     is_whole = windows == [Window(0, len(note.text) or 1)]
     statuses = [alignment.status for alignment in alignments]
     lost = [label for alignment in alignments for label in alignment.unaligned]

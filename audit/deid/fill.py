@@ -42,7 +42,7 @@ class _Known:
     sex: str = ""
 
     def add(self, note: Note) -> None:
-        if self.age is None and (age := age_in(note.text)) is not None:
+        if self.age is None and (age := read_age(note.text)) is not None:
             self.age, self.day = age, dates.parse_day(note.chart_time)
         if not self.sex and (match := _JAPANESE_SEX.search(note.text)):
             self.sex = "M" if "男" in match[0] else "F"
@@ -89,7 +89,7 @@ class ProfileTable:
         )
 
 
-def age_in(text: str) -> int | None:
+def read_age(text: str) -> int | None:
     """Return the first age of a text, English or Japanese; None where there is none."""
     ages = (
         int(unicodedata.normalize("NFKC", match[1]))

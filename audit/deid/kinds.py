@@ -1,7 +1,7 @@
-"""What stands at a mark: a name, a time of day, a hospital, a postcode; by type, form and cues.
+"""The kind of text at a mark, such as a name, a time of day or a postcode, by type, form and cues.
 
-A tagger tells five types; what is released, and what a policy leaves in, is a question of finer
-kinds. The patterns stand in `kinds.txt`.
+A tagger gives five types; releases and policies need finer kinds. The patterns stand in
+`kinds.txt`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from audit.notes.spans import (
 from audit.text import is_unspaced
 
 VERSION = 3
-"""Goes up with every change of what a mark is told to be."""
+"""Goes up with every change of the kinds that marks get."""
 
 Kind = Literal[
     "name",
@@ -61,8 +61,8 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """In the order of tables. A `state` is a state, prefecture or country; an `organisation` a
-hospital, school or employer; `social_security` a number of each citizen; `age_above_89` also an
-age that is told in no way which is understood."""
+hospital, school or employer; `social_security` is a number that each citizen has; `age_above_89`
+is also an age that cannot be read."""
 
 PARTS, _TABLE = read_pattern_table(__file__)
 """The named patterns of `kinds.txt`."""
@@ -76,117 +76,120 @@ _CUES = {
 }
 _RISKS = {label: place for place, label in enumerate(RISK_ORDER)}
 OLDEST = 89
-"""The last age that tells nothing by itself, as 45 CFR 164.514(b)(2) has it."""
+"""The highest age that may be released by itself (45 CFR 164.514(b)(2))."""
 _N_AROUND = 40
 
 
 class Mark(NamedTuple):
-    """A stretch of a note, and what stands around it; folded but for `text`."""
+    """A stretch of a note and the text around it; all but `text` is folded."""
 
     span: Span
     text: str
     folded: str
-    before: str
-    after: str
+    text_before: str
+    text_after: str
 
-    def shown(self) -> Mark:
-        """Return the mark as it is read: composed, without what is not shown."""
-        sides = (fold_text(side).text for side in (self.folded, self.before, self.after))
+    def fold(self) -> Mark:
+        """Return the mark as it is read: in composed form, without invisible characters."""
+        sides = (fold_text(side).text for side in (self.folded, self.text_before, self.text_after))
         return Mark(self.span, self.text, *sides)
 
     def fits(self, form: str) -> bool:
-        """Whether it is in a form of `kinds.txt` from end to end."""
+        """Whether all of the mark has a form of `kinds.txt`."""
         return bool(_RE[form].fullmatch(self.folded))
 
     def has(self, form: str) -> bool:
-        """Whether there is a form of `kinds.txt` in it."""
+        """Whether the mark contains a form of `kinds.txt`."""
         return bool(_RE[form].search(self.folded))
 
-    def stands(self, *, behind: str, before: str = "") -> bool:
-        """Whether it stands behind a cue of `kinds.txt`, or before one."""
-        is_before = bool(before) and _RE[before].match(self.after)
-        return bool(is_before or _RE[behind].search(self.before))
+    def has_cue(self, *, cue_before: str, cue_after: str = "") -> bool:
+        """Whether a cue of `kinds.txt` stands before the mark or after it."""
+        is_before = bool(cue_after) and _RE[cue_after].match(self.text_after)
+        return bool(is_before or _RE[cue_before].search(self.text_before))
 
 
 def mark_of(text: str, span: Span) -> Mark:
-    """Return what stands at a span of a note, and around it."""
+    """Return the mark at a span of a note."""
     start, end = span.start, span.end
     begin = max(0, start - _N_AROUND)
     folded = fold_characters(text[begin : end + _N_AROUND])
-    own, after = start - begin, end - begin
-    return Mark(span, text[start:end], folded[own:after], folded[:own], folded[after:])
+    mark_start, mark_end = start - begin, end - begin
+    return Mark(
+        span, text[start:end], folded[mark_start:mark_end], folded[:mark_start], folded[mark_end:]
+    )
 
 
-def joined_spans(document: TaggedDocument) -> list[list[Span]]:
-    """Return the spans of a note in groups of those that share characters."""
+def group_spans(document: TaggedDocument) -> list[list[Span]]:
+    """Return the spans of a note in groups; spans that share characters are in one group."""
     groups: list[list[Span]] = []
-    reached = 0
+    max_end = 0
     for span in document.spans:
-        if span.start >= reached:
+        if span.start >= max_end:
             groups.append([])
         groups[-1].append(span)
-        reached = max(reached, span.end)
+        max_end = max(max_end, span.end)
     return groups
 
 
-def joined_marks(document: TaggedDocument) -> Iterator[tuple[Mark, list[Span]]]:
-    """Yield the marks of a note: spans joined that share characters; those that touch stay apart.
+def join_marks(document: TaggedDocument) -> Iterator[tuple[Mark, list[Span]]]:
+    """Yield each mark of a note with its spans.
 
-    A mark is named after its longest span, then by risk.
+    Spans that share characters are one mark, spans that only touch are not. A mark has the label of
+    its longest span; of spans of equal length, of the riskiest.
     """
-    for spans in joined_spans(document):
+    for spans in group_spans(document):
         risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
         joined = Span(spans[0].start, max(x.end for x in spans), min(risks)[-1])
         yield mark_of(document.text, joined), spans
 
 
 def kind_of(text: str, span: Span) -> Kind:
-    """Return what stands at a span of a note, by its type, its form and the cues around it.
+    """Return the kind of text at a span of a note, by its type, its form and the cues around it.
 
     Parameters
     ----------
     text
         The note.
     span
-        A span of it; labels of i2b2 2014 and others count as the type that they are.
+        A span of the note; a label of i2b2 2014 and the like counts as the type that it belongs to.
 
     Returns
     -------
     kind
-        One of `KINDS`; "other" where nothing tells, or the label has no type.
+        One of `KINDS`; "other" if nothing tells the kind, or the label has no type.
     """
     return kind_at(mark_of(text, span))
 
 
 def kind_at(mark: Mark) -> Kind:
-    """Return what stands at a mark, as `kind_of`."""
-    mark = mark.shown()
+    """Return the kind of text at a mark, as `kind_of` does."""
+    mark = mark.fold()
     label = FIVE_TYPES.map_label(mark.span.label)
     if label == IDENTIFIER:
         return "name"
     if label in (PERSONAL_ID_CODE, LINKAGE_CODE):
         is_ssn = _RE["SSN"].fullmatch(mark.folded)
-        return "social_security" if is_ssn else _cued("numbers", mark) or "other_id"
+        return "social_security" if is_ssn else _kind_of_cue("numbers", mark) or "other_id"
     if label == CONTACT:
         return _kind_of_contact(mark)
     return _kind_of_quasi(mark) if label == QUASI_IDENTIFIER else "other"
 
 
-def _cued(group: str, mark: Mark) -> Kind | None:
-    """Return what the nearest cue before a mark says."""
-    found = [
+def _kind_of_cue(group: str, mark: Mark) -> Kind | None:
+    """Return the kind by the nearest cue before a mark."""
+    distances = [
         (match.end() - match.start(), kind)
         for kind, cue in _CUES[group]
-        if (match := cue.search(mark.before))
+        if (match := cue.search(mark.text_before))
     ]
-    return min(found)[1] if found else None  # type: ignore[return-value]
+    return min(distances)[1] if distances else None  # type: ignore[return-value]
 
 
 def _kind_of_contact(mark: Mark) -> Kind:
     forms: dict[str, Kind] = {"MAIL": "email", "WEB": "web_address", "IP": "ip_address"}
-    told = next((kind for form, kind in forms.items() if mark.fits(form)), None)
+    kind = next((kind for form, kind in forms.items() if mark.fits(form)), None)
     is_number = any(char.isdigit() for char in mark.folded)
-    return told or _cued("contacts", mark) or ("telephone" if is_number else "other")
+    return kind or _kind_of_cue("contacts", mark) or ("telephone" if is_number else "other")
 
 
 def _kind_of_quasi(mark: Mark) -> Kind:
@@ -195,38 +198,40 @@ def _kind_of_quasi(mark: Mark) -> Kind:
     if mark.has("HOSPITAL"):
         return "organisation"
     is_number = re.fullmatch("[0-9]{1,3}", mark.folded)
-    is_cued_age = is_number and mark.stands(behind="AGE_BEFORE", before="AGE_AFTER")
+    is_cued_age = is_number and mark.has_cue(cue_before="AGE_BEFORE", cue_after="AGE_AFTER")
     if is_cued_age or mark.has("AGE") or mark.fits("WHOLE_AGE"):
-        age = age_in(mark.folded)
+        age = read_age(mark.folded)
         return "age" if age is not None and age <= OLDEST else "age_above_89"
-    if told := _kind_of_time(mark):
-        return told
+    if kind := _kind_of_time(mark):
+        return kind
     if mark.fits("SEX"):
         return "sex"
-    if told := _kind_of_place(mark):
-        return told
+    if kind := _kind_of_place(mark):
+        return kind
     is_name = mark.fits("NAME") and (not is_unspaced(mark.folded) or is_named(mark))
     return "name" if is_name else "other"
 
 
 def _kind_of_time(mark: Mark) -> Kind | None:
-    """Return whether a mark is a date, a year alone or a time of day; None where it is none."""
-    is_cued_time = mark.fits("DIGITS") and mark.stands(behind="CLOCK_BEFORE", before="CLOCK_AFTER")
+    """Return whether a mark is a date, a year alone or a time of day; None if none of these."""
+    is_cued_time = mark.fits("DIGITS") and mark.has_cue(
+        cue_before="CLOCK_BEFORE", cue_after="CLOCK_AFTER"
+    )
     if mark.fits("CLOCKS") or is_cued_time:
         return "time"
     if mark.fits("YEAR"):
-        is_birth = mark.stands(behind="BIRTH_BEFORE", before="BIRTH_AFTER")
+        is_birth = mark.has_cue(cue_before="BIRTH_BEFORE", cue_after="BIRTH_AFTER")
         return "date" if is_birth else "year"
     is_date = mark.fits("DATE_WORDS") and mark.has("DATE_SIGN")
     return "date" if is_date or mark.fits("WEEKDAY") else None
 
 
 def _kind_of_place(mark: Mark) -> Kind | None:
-    """Return what kind of place or organisation a mark is; None where it is none."""
-    is_cued = mark.fits("PLAIN_POSTCODE") and mark.stands(behind="POSTCODE_BEFORE")
+    """Return the kind of place or organisation of a mark; None if it is neither."""
+    is_cued = mark.fits("PLAIN_POSTCODE") and mark.has_cue(cue_before="POSTCODE_BEFORE")
     if is_cued or mark.fits("POSTCODE"):
         return "postcode"
-    if mark.fits("PREFECTURE") or mark.folded in _states():
+    if mark.fits("PREFECTURE") or mark.folded in _list_states():
         return "state"
     if mark.has("ORGANISATION"):
         return "organisation"
@@ -241,13 +246,13 @@ def fits_name(mark: Mark) -> bool:
 
 
 def is_named(mark: Mark) -> bool:
-    """Whether a title or a list of names says that this is somebody's name."""
+    """Whether a title or a list of names shows that a mark is a person's name."""
     if _is_titled(mark):
         return True
     if not mark.folded.isascii():
         bare = mark.folded.replace(" ", "")
         is_surname = any(bare[:n] in JAPANESE_SURNAMES for n in (2, 3) if n <= len(bare))
-        return is_surname or bare in _japanese_given_names()
+        return is_surname or bare in _list_japanese_given_names()
     parts = [part.strip(".") for part in re.split(r"[ ,]+", mark.folded) if part]
     if any(part.lower() in NO_NAMES or not part[:1].isupper() for part in parts):
         return False
@@ -255,16 +260,16 @@ def is_named(mark: Mark) -> bool:
 
 
 def may_be_surname(mark: Mark) -> bool:
-    """Whether a place is called as families are: 中村, 福島."""
+    """Whether a place has the name of a family: 中村, 福島."""
     return mark.folded.replace(" ", "") in JAPANESE_SURNAMES
 
 
 def _is_titled(mark: Mark) -> bool:
-    return mark.stands(behind="TITLE_BEFORE", before="TITLE_AFTER")
+    return mark.has_cue(cue_before="TITLE_BEFORE", cue_after="TITLE_AFTER")
 
 
 @cache
-def _japanese_given_names() -> frozenset[str]:
+def _list_japanese_given_names() -> frozenset[str]:
     from audit.names.people import given_names
 
     tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
@@ -273,8 +278,8 @@ def _japanese_given_names() -> frozenset[str]:
 
 
 @cache
-def _states() -> frozenset[str]:
-    """Return countries and American states, but for those that are called as people are."""
+def _list_states() -> frozenset[str]:
+    """Return countries and American states without those whose name is also a person's."""
     from faker.providers.address.en_US import Provider
     from faker.providers.address.ja_JP import Provider as Japanese
 
@@ -290,47 +295,48 @@ _WORDS |= {word: n for n, word in enumerate(_ONES, start=1)}
 _HAN = {char: n for n, char in enumerate("〇一二三四五六七八九")}
 
 
-def age_in(folded: str) -> int | None:
-    """Return the largest number of a mark, as far as it may go; None where there is none.
+def read_age(folded: str) -> int | None:
+    """Return the largest number in a mark; None if it has no number.
 
-    An age of 3 years and 2 months is 3, one in tens nine more than it says: 80代 is 89.
+    "3 years and 2 months" gives 3. An age in tens counts as the highest that it can mean: 80代 is
+    89.
     """
     numbers = [int(digits) for digits in re.findall("[0-9]{1,9}", folded)]
-    numbers += [_han_number(han) for han in re.findall(f"[{PARTS['K']}百]+", folded)]
+    numbers += [_read_han_number(han) for han in re.findall(f"[{PARTS['K']}百]+", folded)]
     words = [_WORDS[word] for word in re.findall("[a-z]+", folded.lower()) if word in _WORDS]
     numbers += [sum(words)] if words else []
     return max(numbers) + 9 * bool(_RE["IN_TENS"].search(folded)) if numbers else None
 
 
-def _han_number(han: str) -> int:
-    whole = digits = 0
+def _read_han_number(han: str) -> int:
+    total = digits = 0
     for char in han:
         if char in "百十":
-            whole += (100 if char == "百" else 10) * (digits or 1)
+            total += (100 if char == "百" else 10) * (digits or 1)
             digits = 0
         else:
             digits = 10 * digits + _HAN[char]
-    return whole + digits
+    return total + digits
 
 
-_CUT = re.compile(f"[0-9]{{2}}|[A-Za-z]{{2}}|[{PARTS['KATA']}]{{2}}")
-_CUT_IN_HAN = re.compile(f"{_CUT.pattern}|[{PARTS['HAN']}]{{2}}")
-"""Two characters between which a word goes on."""
+_UNCUT_PAIR = re.compile(f"[0-9]{{2}}|[A-Za-z]{{2}}|[{PARTS['KATA']}]{{2}}")
+_UNCUT_PAIR_IN_HAN = re.compile(f"{_UNCUT_PAIR.pattern}|[{PARTS['HAN']}]{{2}}")
+"""Two characters that belong to the same word or number."""
 
 
-def is_told(mark: Mark, kind: Kind) -> bool:
-    """Whether nothing but its kind can stand at a mark: none is left in a text by a guess.
+def is_certain_kind(mark: Mark, kind: Kind) -> bool:
+    """Whether a mark is certainly of its kind; a mark may be left in a text only if it is.
 
-    It is not cut out of a longer word or number, and has no title, which names have; an age is
-    nothing but an age; a sex of one character stands beside an age or behind a heading: alone it
-    may be an initial, or the end of a given name.
+    The mark must not be cut out of a longer word or number, and must not have a title, as names
+    have. A mark of an age must hold the age alone. A sex of one character must stand beside an age
+    or behind a heading, since alone it may be an initial or the end of a given name.
     """
-    cut = _CUT_IN_HAN if kind in ("profession", "state") else _CUT
-    ends = (mark.before[-1:] + mark.folded[0], mark.folded[-1] + mark.after[:1])
-    if any(cut.fullmatch(pair) for pair in ends) or _is_titled(mark):
+    uncut_pair = _UNCUT_PAIR_IN_HAN if kind in ("profession", "state") else _UNCUT_PAIR
+    ends = (mark.text_before[-1:] + mark.folded[0], mark.folded[-1] + mark.text_after[:1])
+    if any(uncut_pair.fullmatch(pair) for pair in ends) or _is_titled(mark):
         return kind == "name"
     if kind in ("age", "age_above_89"):
         return mark.fits("WHOLE_AGE") or mark.folded.isdigit()
     if kind == "sex" and len(mark.folded) == 1:
-        return mark.stands(behind="LETTER_BEFORE", before="LETTER_AFTER")
+        return mark.has_cue(cue_before="LETTER_BEFORE", cue_after="LETTER_AFTER")
     return True

@@ -1,7 +1,7 @@
-"""Names that a tagger found once with certainty are found again in all notes of the patient.
+"""Known names: a name that is certain in one note is found in all notes of the patient.
 
-Comes in: a note with a tagger's spans, and what is known of its patient by a register. Goes out:
-spans that leave no known string readable, and the names that a note tells.
+Comes in: a note with a tagger's spans, and the patient's entry in a register. Goes out: spans that
+cover every known string, and the names that are certain in a note.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from audit.deid.borders import with_whole_words
+from audit.deid.borders import extend_to_words
 from audit.deid.tagger import Tags
 from audit.names.matching import fold
 from audit.names.pools import english_names
@@ -49,29 +49,30 @@ _TITLES = WORDS["titles"] | WORDS["suffixes"]
 _N_BEFORE = 24
 
 
-def with_known(spans: Tags, found: Iterable[Span]) -> Tags:
-    """Return a tagger's spans and those of what is known; what shares characters becomes one.
+def join_spans(spans: Tags, known_spans: Iterable[Span]) -> Tags:
+    """Return a tagger's spans and those of known names; spans that share characters are joined.
 
-    A span that is joined has the label that identifies most.
+    A joined span has the label that identifies a person most.
     """
     ranks = {label: rank for rank, label in enumerate(RISK_ORDER)}
     joined: list[Span] = []
-    for span in sorted((*spans, *found)):
+    for span in sorted((*spans, *known_spans)):
         if not joined or span.start >= joined[-1].end:
             joined.append(span)
             continue
         last = joined[-1]
-        label = min(last.label, span.label, key=lambda one: ranks.get(one, len(ranks)))
+        label = min(last.label, span.label, key=lambda candidate: ranks.get(candidate, len(ranks)))
         joined[-1] = Span(last.start, max(last.end, span.end), label)
     return tuple(joined)
 
 
-def found_again(text: str, spans: Tags, *packs: str) -> Tags:
-    """Return the spans of a note with all that is known of its patient, in whole words.
+def add_known_names(text: str, spans: Tags, *packs: str) -> Tags:
+    """Return the spans of a note and those of its patient's known names, in whole words.
 
-    A placeholder of MIMIC (`[**Hospital1 18**]`) stays whole, or is replaced as a whole.
+    `packs` are names that `pack_pieces` packed. A MIMIC placeholder (`[**Hospital1 18**]`) is
+    covered whole or not at all.
     """
-    spans = outside_placeholders(text, spans)
+    spans = cut_out_placeholders(text, spans)
     folded = fold_text(text)
     occurrences = build_patient_finder(*packs).find(SearchedText(folded.text)) if any(packs) else ()
     known_spans = (
@@ -79,30 +80,36 @@ def found_again(text: str, spans: Tags, *packs: str) -> Tags:
         for occurrence in occurrences
         if not occurrence.is_doubtful
     )
-    own = folded.folded_spans(spans)
-    whole = with_whole_words(folded.text, with_known(own, known_spans))
-    # What a tagger found stays as it was where nothing is added to it.
-    found = with_known(spans, folded.source_spans(whole))
-    return _with_whole_placeholders(found, find_placeholders(text).places)
+    tagger_spans = folded.folded_spans(spans)
+    word_spans = extend_to_words(folded.text, join_spans(tagger_spans, known_spans))
+    # A tagger's span stays as it was where nothing is added to it.
+    joined_spans = join_spans(spans, folded.source_spans(word_spans))
+    return _cover_placeholders(joined_spans, find_placeholders(text).places)
 
 
-def outside_placeholders(text: str, spans: Tags) -> Tags:
-    """Return a tagger's spans without what they share with placeholders of MIMIC.
+def cut_out_placeholders(text: str, spans: Tags) -> Tags:
+    """Return a tagger's spans without the characters that they share with MIMIC placeholders.
 
-    A placeholder whose category is not known may hold anything: a span in it covers all of it.
+    A placeholder of an unknown category may hold anything: a span in it is extended to all of it.
     """
-    places = find_placeholders(text).places
-    if not places:
+    placeholders = find_placeholders(text).places
+    if not placeholders:
         return spans
-    known = [place for place in places if place.kind != "unknown"]
-    cut = (part for span in spans for part in _cut(text, span, known))
-    return _with_whole_placeholders(tuple(cut), places)
+    known_placeholders = [
+        placeholder for placeholder in placeholders if placeholder.kind != "unknown"
+    ]
+    span_parts = (part for span in spans for part in _cut_span(text, span, known_placeholders))
+    return _cover_placeholders(tuple(span_parts), placeholders)
 
 
-def _cut(text: str, span: Span, places: Iterable[Placeholder]) -> Iterator[Span]:
-    """Yield what is left of a span outside of places, where a letter or digit is left."""
+def _cut_span(text: str, span: Span, placeholders: Iterable[Placeholder]) -> Iterator[Span]:
+    """Yield the parts of a span outside the placeholders that hold a letter or digit."""
     start = span.start
-    ends = [(place.start, place.stop) for place in places if place.start < span.end]
+    ends = [
+        (placeholder.start, placeholder.stop)
+        for placeholder in placeholders
+        if placeholder.start < span.end
+    ]
     for left, right in (*ends, (span.end, span.end)):
         if right <= start:
             continue
@@ -111,41 +118,43 @@ def _cut(text: str, span: Span, places: Iterable[Placeholder]) -> Iterator[Span]
         start = max(start, right)
 
 
-def _with_whole_placeholders(spans: Tags, places: Sequence[Placeholder]) -> Tags:
-    """Return spans that cover each placeholder that they touch from end to end."""
+def _cover_placeholders(spans: Tags, placeholders: Sequence[Placeholder]) -> Tags:
+    """Return spans that cover from end to end every placeholder that they touch."""
     touched = (
-        Span(place.start, place.stop, span.label)
-        for place in places
+        Span(placeholder.start, placeholder.stop, span.label)
+        for placeholder in placeholders
         for span in spans
-        if span.start < place.stop and place.start < span.end
+        if span.start < placeholder.stop and placeholder.start < span.end
     )
-    return with_known(spans, touched) if places else spans
+    return join_spans(spans, touched) if placeholders else spans
 
 
-def names_in(text: str, spans: Iterable[Span]) -> str:
-    """Return, packed, the names among a tagger's spans that are certain.
+def read_certain_names(text: str, spans: Iterable[Span]) -> str:
+    """Return the certain names among a tagger's spans, packed.
 
-    These are full names, and parts of names behind a title or a cue.
+    Full names are certain, and parts of names behind a title or a cue.
     """
-    shown = fold_text(text)
-    folded = fold_characters(shown.text)
-    outside = outside_placeholders(text, tuple(spans))
+    folded = fold_text(text)
+    search_text = fold_characters(folded.text)
+    outer_spans = cut_out_placeholders(text, tuple(spans))
     return pack_pieces(
-        piece for span in shown.folded_spans(outside) for piece in _certain(folded, span)
+        piece
+        for span in folded.folded_spans(outer_spans)
+        for piece in _find_certain_pieces(search_text, span)
     )
 
 
-def _certain(folded: str, span: Span) -> Iterator[Piece]:
+def _find_certain_pieces(folded: str, span: Span) -> Iterator[Piece]:
     label = FIVE_TYPES.map_label(span.label) or span.label
     if label not in (IDENTIFIER, QUASI_IDENTIFIER):
         return
-    name, before = (
+    name, text_before = (
         folded[span.start : span.end],
         folded[max(0, span.start - _N_BEFORE) : span.start],
     )
     is_cued = bool(
-        PATTERNS["TITLE"].search(before)
-        or _CUE.search(before)
+        PATTERNS["TITLE"].search(text_before)
+        or _CUE.search(text_before)
         or PATTERNS["HONORIFIC"].match(folded, span.end)
         or re.search(f"{PARTS['HONORIFIC']}$", name)
     )
@@ -154,47 +163,53 @@ def _certain(folded: str, span: Span) -> Iterator[Piece]:
 
 
 def _read_spaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece]:
-    """Yield the parts of a name in Latin letters; of what may be no name it as a whole."""
+    """Yield the parts of a name in Latin letters, or the name whole if its parts are uncertain."""
     if re.search(r"[^\w\s.,'’`-]|[\d_\n]", name) or len(name) > 60:
         return
-    words = [one for one in re.findall(r"[^\s,]+|,", name) if fold(one).strip(".") not in _TITLES]
-    bare = [fold(word).strip(".") for word in words if word != ","]
-    names = [one for one in bare if one not in SELDOM and one not in PARTICLES and len(one) > 1]
+    words = [
+        word for word in re.findall(r"[^\s,]+|,", name) if fold(word).strip(".") not in _TITLES
+    ]
+    folded_words = [fold(word).strip(".") for word in words if word != ","]
+    names = [
+        folded_word
+        for folded_word in folded_words
+        if folded_word not in SELDOM and folded_word not in PARTICLES and len(folded_word) > 1
+    ]
     if not names or not all(
-        word == "," or word[0].isupper() or one in PARTICLES
-        for word, one in zip(words, [fold(w) for w in words], strict=True)
+        word == "," or word[0].isupper() or folded_word in PARTICLES
+        for word, folded_word in zip(words, [fold(w) for w in words], strict=True)
     ):
         return
-    if len(bare) == 1:
+    if len(folded_words) == 1:
         if is_cued:
             yield Piece(LAST, words[0])
         return
     if not is_full:
         return
     first, last = split_name(" ".join(words).replace(" ,", ","))
-    given, *middle = first.split() or [""]
+    given_name, *middle = first.split() or [""]
     while middle and fold(middle[-1]) in PARTICLES:
         last = f"{middle.pop()} {last}"
-    is_listed = not english_names().isdisjoint(one.capitalize() for one in bare)
-    is_word = any(len(one) > 1 and one in NO_NAMES | GENERIC for one in bare[1:-1])
+    is_listed = not english_names().isdisjoint(word.capitalize() for word in folded_words)
+    is_word = any(len(word) > 1 and word in NO_NAMES | GENERIC for word in folded_words[1:-1])
     if (is_cued or is_listed) and not is_word:
-        yield from make_name_pieces(given, last, middle=" ".join(middle), is_sure=is_cued)
+        yield from make_name_pieces(given_name, last, middle=" ".join(middle), is_sure=is_cued)
     else:
         yield Piece(FULL, " ".join(words).replace(",", ""), False)
 
 
 def _read_unspaced(name: str, *, is_full: bool, is_cued: bool) -> Iterator[Piece]:
-    """Yield the parts of a name in Han or kana; of what may be no name it as a whole."""
+    """Yield the parts of a name in Han or kana, or the name whole if its parts are uncertain."""
     name = re.sub(f"{PARTS['HONORIFIC']}$", "", name)
     is_name = re.fullmatch(rf"[{PARTS['HAN']}{KATA}{HIRA}ｦ-ﾟ]+(?:[ ・=][^\s・=]+)?", name)
     if not is_name or len(name) > 16 or JAPANESE_NO_NAME.search(name):
         return
     is_split = bool(re.search("[ ・=]", name))
-    given, surname = split_japanese_name(name) if is_full or is_split else ("", name)
+    given_name, surname = split_japanese_name(name) if is_full or is_split else ("", name)
     if not is_full:
         if is_cued and len(name) > 1 and not _NO_NAME_BEFORE_TITLE.fullmatch(name):
             yield Piece(LAST, surname, False)
-    elif given and surname and (is_split or surname in JAPANESE_SURNAMES):
-        yield from make_name_pieces(given, surname, is_sure=False)
+    elif given_name and surname and (is_split or surname in JAPANESE_SURNAMES):
+        yield from make_name_pieces(given_name, surname, is_sure=False)
     elif is_cued or not IN_KANA.fullmatch(name):
         yield Piece(FULL, name, False)

@@ -30,8 +30,8 @@ import numpy as np
 
 from audit.deid.incoming_notes import SPANS
 from audit.deid.release import kinds_of
-from audit.deid.rules import RuleTagger, strongest
-from audit.deid.sexes import sex_told
+from audit.deid.rules import RuleTagger, keep_strongest
+from audit.deid.sexes import read_sex
 from audit.deid.tagged_sets import TaggedSet, corrections_digest, marked_notes
 from audit.deid.tagging import REDACTED
 from audit.errors import AuditCancelled, AuditError
@@ -119,7 +119,7 @@ def leftovers_of(note: TaggedDocument) -> tuple[Leftover, ...]:
     """Return what stays readable in a note, each once; clinical terms too, be they rare or not."""
     text = readable_text(note)
     found = [(SEX, sex)] if (sex := _sex(text)) else []
-    spans = strongest(one for _, one in _RULES.found(text))
+    spans = keep_strongest(one for _, one in _RULES.find_spans(text))
     # What the rules find, in kinds as placeholders have them.
     for span, kind in kinds_of(TaggedDocument("", text, spans)):
         if kind in _FROM_RULES:
@@ -137,7 +137,7 @@ def leftovers_of(note: TaggedDocument) -> tuple[Leftover, ...]:
 
 def _sex(text: str) -> str:
     """Return the sex that is told, or that of the words in sight where they agree."""
-    if sex := sex_told(text):
+    if sex := read_sex(text):
         return sex
     words = {match[0].casefold() for match in _WORD.finditer(text)}
     told = [sex for sex, known in _SEX_WORDS.items() if not words.isdisjoint(known)]

@@ -1,8 +1,8 @@
-"""Where names of people stand in notes that somebody is about to read: to be masked on a screen.
+"""The places of names in texts that somebody is about to read, to mask them on a screen.
 
 Comes in: the text of notes, passages and generated documents; a list of names. Goes out: stretches
-that are names of the list, or that the default tagger takes for a name, a number or an address of
-somebody. What neither knows stays readable: this is no de-identification.
+that are names of the list, or that the default tagger takes for a person's name, number or
+address. Names that neither knows stay readable: this is no de-identification.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Final
 
 from audit.deid.kinds import Kind, kind_of
-from audit.deid.known_names import found_again, names_in
-from audit.deid.tagger import Tagger, Tags, tag_checked
+from audit.deid.known_names import add_known_names, read_certain_names
+from audit.deid.tagger import Tagger, Tags, tag_and_check
 from audit.deid.taggers import DEFAULT, load_tagger
 from audit.names.candidates import Candidates
 from audit.names.matching import PartIndex
@@ -38,34 +38,35 @@ READABLE: Final[frozenset[Kind]] = frozenset(
         "profession",
     )
 )
-"""Kinds of marks that are no name, number or address of somebody."""
+"""Kinds of marks that are no person's name, number or address."""
 _MOST_KEPT_CHARS = 20_000_000
 
 
 class NameFinder:
-    """Finds names in texts; answers are remembered, for a page is drawn again and again.
+    """Finds names in texts; it remembers its answers, since a page is drawn again and again.
 
     Parameters
     ----------
     listed
         Names of a list, whose parts are found too.
-    known
-        What `audit.deid.known_names.names_in` says of another text about the same people.
+    known_names
+        Names that `audit.deid.known_names.read_certain_names` read from another text about the same
+        people.
     """
 
-    def __init__(self, listed: Candidates | None = None, *, known: str = "") -> None:
+    def __init__(self, listed: Candidates | None = None, *, known_names: str = "") -> None:
         self.index = PartIndex(listed) if listed is not None and len(listed) else None
-        self._known = known
+        self._known_names = known_names
         self._answers: OrderedDict[str, tuple[Stretch, ...]] = OrderedDict()
         self._n_chars = 0
         self._lock = Lock()  # sessions share a finder
 
-    def places(self, text: str) -> tuple[Stretch, ...]:
-        """Return where names stand in a text: in order, not overlapping."""
-        return self.places_of([text])[0]
+    def find_names(self, text: str) -> tuple[Stretch, ...]:
+        """Return the stretches of a text that are names: in order, not overlapping."""
+        return self.find_names_of_texts([text])[0]
 
-    def places_of(self, texts: Sequence[str]) -> tuple[tuple[Stretch, ...], ...]:
-        """Return where names stand in each of some texts."""
+    def find_names_of_texts(self, texts: Sequence[str]) -> tuple[tuple[Stretch, ...], ...]:
+        """Return the stretches that are names, for each text."""
         with self._lock:
             answers = {text: self._answers[text] for text in texts if text in self._answers}
         new = [text for text in dict.fromkeys(texts) if text not in answers]
@@ -84,23 +85,26 @@ class NameFinder:
             self._n_chars -= len(oldest)
 
     def _find(self, texts: Sequence[str]) -> list[tuple[Stretch, ...]]:
-        visible = [_visible(text) for text in texts]
-        tags_of = tag_checked(_tagger(), [shown for shown, _ in visible])
+        visible = [_strip_invisible(text) for text in texts]
+        tags_of = tag_and_check(_load_default(), [visible_text for visible_text, _ in visible])
         return [
             merge_spans(
                 Span(places[span.start], places[span.end - 1] + 1, IDENTIFIER)
-                for span in (*self._tagged(shown, tags), *self._listed(shown))
+                for span in (
+                    *self._find_tagged(visible_text, tags),
+                    *self._find_listed(visible_text),
+                )
             )
-            for (shown, places), tags in zip(visible, tags_of, strict=True)
+            for (visible_text, places), tags in zip(visible, tags_of, strict=True)
         ]
 
-    def _listed(self, text: str) -> Iterable[Span]:
-        found = self.index.places(text) if self.index else ()
-        return (Span(start, end, IDENTIFIER) for start, end, _ in found)
+    def _find_listed(self, text: str) -> Iterable[Span]:
+        places = self.index.places(text) if self.index else ()
+        return (Span(start, end, IDENTIFIER) for start, end, _ in places)
 
-    def _tagged(self, text: str, tags: Tags) -> Iterable[Span]:
+    def _find_tagged(self, text: str, tags: Tags) -> Iterable[Span]:
         # A name that was found once is found wherever it stands in the text.
-        everywhere = found_again(text, tags, names_in(text, tags), self._known)
+        everywhere = add_known_names(text, tags, read_certain_names(text, tags), self._known_names)
         return (span for span in everywhere if not _is_readable(text, span))
 
 
@@ -110,14 +114,14 @@ def _is_readable(text: str, span: Span) -> bool:
     return kind in READABLE or (kind == "other" and is_number)
 
 
-def _tagger() -> Tagger:
+def _load_default() -> Tagger:
     return load_tagger(DEFAULT)
 
 
-def _visible(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text without characters that nobody sees, and where each of the others stood.
+def _strip_invisible(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text without invisible characters, and the position that each of the others had.
 
-    A soft hyphen or a joiner within a name leaves it readable for people, not for finders.
+    A name with a soft hyphen or a joiner inside is readable for people, but no tagger finds it.
     """
     if text.isascii():
         return text, range(len(text))

@@ -1,8 +1,8 @@
-"""Taggers out of packages that a person installed: GiNZA, spaCy's English pipelines, Presidio.
+"""Taggers from packages that somebody installed: GiNZA, spaCy's English pipelines, Presidio.
 
-They are found by their metadata, imported once they are asked, and nothing is fetched: a package
-that is not there is named in an error. Each reads notes of its language alone. Beside another
-tagger (`default+ginza`) only what it says of people, places and organisations counts.
+The packages are detected by their metadata and imported on first use. Nothing is fetched: the error
+names a package that is missing. Each tagger reads only notes in its language. Beside another tagger
+(`default+ginza`) only its spans of people, places and organisations count.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 from typing import Any
 
-from audit.deid.borders import whole_finds
+from audit.deid.borders import tag_whole_words
 from audit.deid.release import language_of
 from audit.deid.rules import is_full_name
-from audit.deid.tagger import Tags, from_windows, windows_of, without_overlap
+from audit.deid.tagger import Tags, cut_windows, drop_overlaps, join_windows
 from audit.errors import AuditError
 from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
 from audit.notes.patterns import CAPITAL, SMALL
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 from audit.text import word_lists
 
-Found = tuple[int, int, str]
-"""Start, end and label, as a package says them."""
-Finder = Callable[[Sequence[str]], Iterable[Iterable[Found]]]
+PackageSpan = tuple[int, int, str]
+"""Start, end and label of a span, as a package gives them."""
+SpanFinder = Callable[[Sequence[str]], Iterable[Iterable[PackageSpan]]]
 NAME, PLACE, ORGANISATION = "name", "place", "organisation"
 LANGUAGE = {"ginza": "ja", "spacy": "en", "presidio": "en"}
 TITLES = {"ginza": "GiNZA", "spacy": "spaCy", "presidio": "Presidio"}
@@ -52,47 +52,52 @@ _DISTRIBUTIONS = {
     "presidio": ("spacy", "presidio-analyzer"),
 }
 _PIPELINES = ("en_core_web_lg", "en_core_web_md", "en_core_web_sm")
-"""What the names of English pipelines begin with, the one to prefer first."""
+"""The beginnings of the names of English pipelines, in order of preference."""
 _UNUSED = ("tagger", "parser", "attribute_ruler", "lemmatizer")
 _SIZE, _OVERLAP = 4_000, 200
 """Characters of a window: Sudachi reads 49,149 bytes at most, spaCy a million characters."""
 _MIN_SCORE = 0.4
-"""Of Presidio: below stand numbers that no word beside them tells."""
+"""Of Presidio: spans with a lower score are numbers without a word that explains them."""
 _VERSION = 2
 
 
-def installed() -> tuple[str, ...]:
-    """Return the packaged taggers whose packages are here; imports none of them."""
+def list_installed() -> tuple[str, ...]:
+    """Return the packaged taggers whose packages are installed; imports none of them."""
     return tuple(name for name in LANGUAGE if _versions(name))
 
 
 def packaged_digest(name: str, *, is_beside: bool = False) -> str:
-    """Return the digest of one that is installed: its packages, their versions, its labels."""
-    about = [_VERSION, name, is_beside, _versions(name), sorted(_KINDS[name].items())]
-    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    """Return the digest of an installed tagger: its packages, their versions, its labels."""
+    content = [_VERSION, name, is_beside, _versions(name), sorted(_KINDS[name].items())]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def _versions(name: str) -> list[str]:
-    """Return the packages of a tagger with their versions; none where one is not installed."""
-    pipeline = _pipeline(name)
+    """Return the packages of a tagger with their versions; empty if one is not installed."""
+    pipeline = _find_pipeline(name)
     try:
-        found = [f"{one} {version(one)}" for one in _DISTRIBUTIONS[name]]
+        versions = [
+            f"{distribution} {version(distribution)}" for distribution in _DISTRIBUTIONS[name]
+        ]
     except PackageNotFoundError:
         return []
     if pipeline is None or pipeline.dist is None:
         return []
-    return [*found, f"{pipeline.name} {pipeline.dist.version}"]
+    return [*versions, f"{pipeline.name} {pipeline.dist.version}"]
 
 
-def _pipeline(name: str) -> EntryPoint | None:
-    """Return the pipeline that a tagger reads with, as its distribution registers it."""
-    known = sorted(entry_points(group="spacy_models"), key=lambda one: one.name)
+def _find_pipeline(name: str) -> EntryPoint | None:
+    """Return the pipeline that a tagger uses, as its distribution registers it."""
+    pipelines = sorted(entry_points(group="spacy_models"), key=lambda pipeline: pipeline.name)
     starts = ("ja_ginza",) if name == "ginza" else _PIPELINES
-    return next((one for start in starts for one in known if one.name.startswith(start)), None)
+    return next(
+        (pipeline for start in starts for pipeline in pipelines if pipeline.name.startswith(start)),
+        None,
+    )
 
 
 def not_installed(name: str) -> AuditError:
-    """Return the error that says which packages a tagger needs."""
+    """Return the error that names the packages that a tagger needs."""
     return AuditError(
         "The packages of this tagger are not installed: {packages}",
         where="tagger",
@@ -102,10 +107,10 @@ def not_installed(name: str) -> AuditError:
 
 
 class PackagedTagger:
-    """Finds what a package finds in notes of its language, under the five types.
+    """Gives the spans of a package in notes of its language, under the five types.
 
-    With `is_beside` it says of people, places and organisations alone, and what looks harmless is
-    left out: it then stands beside another tagger.
+    If it is used beside another tagger (`is_beside`), it only gives people, places and
+    organisations, and leaves out what looks harmless.
     """
 
     def __init__(self, name: str, *, is_beside: bool = False) -> None:
@@ -114,46 +119,57 @@ class PackagedTagger:
         self.name, self._is_beside, self._kinds = name, is_beside, _KINDS[name]
         self._language = LANGUAGE[name]
         self.digest = packaged_digest(name, is_beside=is_beside)
-        self._find = _loaded(name, *_versions(name))
+        self._find = _load_finder(name, *_versions(name))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those of the five types that it can give."""
+        """Those of the five types that this tagger can give."""
         if self._is_beside:
             return (IDENTIFIER, QUASI_IDENTIFIER)
         return (IDENTIFIER, *(label for label in TYPES[1:] if label in self._kinds.values()))
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
-        """Return the spans of each text; of a text in another language none."""
-        return whole_finds(texts, self._tagged)
+        """Return the spans of each text; a text in another language has none."""
+        return tag_whole_words(texts, self._tag_folded)
 
-    def _tagged(self, texts: Sequence[str]) -> Sequence[Tags]:
-        own = [place for place, text in enumerate(texts) if language_of(text) == self._language]
-        windows = {place: windows_of(texts[place], size=_SIZE, overlap=_OVERLAP) for place in own}
-        pieces = [texts[place][start:end] for place in own for start, end in windows[place]]
-        # No package reads half a surrogate pair.
-        answers = iter(list(self._find([re.sub("[\ud800-\udfff]", "?", one) for one in pieces])))
+    def _tag_folded(self, texts: Sequence[str]) -> Sequence[Tags]:
+        text_numbers = [
+            number for number, text in enumerate(texts) if language_of(text) == self._language
+        ]
+        windows = {
+            number: cut_windows(texts[number], size=_SIZE, overlap=_OVERLAP)
+            for number in text_numbers
+        }
+        pieces = [
+            texts[number][start:end] for number in text_numbers for start, end in windows[number]
+        ]
+        # No package can read half a surrogate pair.
+        answers = iter(
+            list(self._find([re.sub("[\ud800-\udfff]", "?", piece) for piece in pieces]))
+        )
         tags: list[Tags] = [()] * len(texts)
-        for place, found in windows.items():
-            text = texts[place]
-            parts = [self._spans(text[start:end], next(answers)) for start, end in found]
-            tags[place] = from_windows(found, parts, n_chars=len(text))
+        for number, text_windows in windows.items():
+            text = texts[number]
+            spans_of_windows = [
+                self._make_spans(text[start:end], next(answers)) for start, end in text_windows
+            ]
+            tags[number] = join_windows(text_windows, spans_of_windows, n_chars=len(text))
         return tags
 
-    def _spans(self, text: str, answer: Iterable[Found]) -> Tags:
+    def _make_spans(self, text: str, answer: Iterable[PackageSpan]) -> Tags:
         spans = []
         for *place, label in answer:
             kind = self._kinds.get(label, "")
-            start, end = self._personal(text, place, kind) if self._is_beside else place
+            start, end = self._trim_to_name(text, place, kind) if self._is_beside else place
             if kind and start < end:
                 spans.append(Span(start, end, _type_of(kind, text[start:end])))
-        return without_overlap(spans)
+        return drop_overlaps(spans)
 
-    def _personal(self, text: str, place: Sequence[int], kind: str) -> Sequence[int]:
-        """Return what may be a name in a find, in one line, without titles and roles.
+    def _trim_to_name(self, text: str, place: Sequence[int], kind: str) -> Sequence[int]:
+        """Return start and end of a possible name at a place: one line, without titles and roles.
 
-        Nothing, an empty place, in most of what is harmless: what does not fit, or has a word of
-        Japanese notes that no person has in a name.
+        Both are 0 if it cannot be a name: if it has not the form of a name, or holds a word of
+        Japanese notes that occurs in no name.
         """
         start, end = place
         language = self._language
@@ -163,11 +179,11 @@ class PackagedTagger:
             start = edge.end()
         while edge := _BEHIND[language].search(text, start, end):
             end = edge.start()
-        found = text[start:end]
+        name = text[start:end]
         is_word = kind == NAME and (
-            JAPANESE_NO_NAME.search(found) or _EPONYMS[language].match(text, end)
+            JAPANESE_NO_NAME.search(name) or _EPONYMS[language].match(text, end)
         )
-        is_fit = kind in (NAME, PLACE) and not is_word and _FITS[language].fullmatch(found)
+        is_fit = kind in (NAME, PLACE) and not is_word and _FITS[language].fullmatch(name)
         return (start, end) if is_fit else (0, 0)
 
 
@@ -223,52 +239,58 @@ _EPONYMS = {
         "の?(?:スコア|スケール|分類|徴候|反射|症候群|病(?![院棟室])|式|基準|法|療法|試験|テスト|検査)"
     ),
 }
-"""What stands behind the name of somebody who is no patient: a sign, a score, a disease."""
+"""Words behind the name of a person who is no patient: a sign, a score, a disease."""
 _LINE = re.compile(r"[^\n]*")
 _FITS = {
     "en": re.compile(rf"(?:[{CAPITAL}]\. ?)*[^\W\d_]*[{CAPITAL}][{SMALL}][^\d\n]*"),
     "ja": re.compile(r"[^\dA-Za-z\n]*[\u3041-\u3096\u3400-\u9fff々][^\dA-Za-z\n]*"),
 }
-"""What may be a name: no number or abbreviation, nothing in small letters; in Japanese notes no
-Latin letters and not katakana alone, which are drugs and scores far more often."""
+"""The form of names: no number, no abbreviation, not all in small letters. In Japanese notes a name
+has no Latin letters and is not all in katakana: such words are drugs or scores far more often."""
 
 
 @lru_cache(maxsize=3)
-def _loaded(name: str, *versions: str) -> Finder:
-    """Return what finds, ready; loaded once a process."""
+def _load_finder(name: str, *versions: str) -> SpanFinder:
+    """Load the function of a package that finds spans; each is loaded once per process."""
     import spacy
 
-    pipeline = _pipeline(name)
+    pipeline = _find_pipeline(name)
     assert pipeline is not None
     if name == "presidio":
-        return _presidio(spacy.load(pipeline.name))
-    # GiNZA's own parts read what those before them found.
+        return _make_presidio_finder(spacy.load(pipeline.name))
+    # GiNZA's own components need the output of the components before them.
     nlp = spacy.load(pipeline.name, exclude=_UNUSED if name == "spacy" else ())
 
-    def find(texts: Sequence[str]) -> Iterable[Iterable[Found]]:
+    def find(texts: Sequence[str]) -> Iterable[Iterable[PackageSpan]]:
         for doc in nlp.pipe(texts):
-            yield [(one.start_char, one.end_char, one.label_) for one in doc.ents]
+            yield [(entity.start_char, entity.end_char, entity.label_) for entity in doc.ents]
 
     return find
 
 
-def _presidio(nlp: Any) -> Finder:
+def _make_presidio_finder(nlp: Any) -> SpanFinder:
     from presidio_analyzer import AnalyzerEngine
     from presidio_analyzer.nlp_engine import SpacyNlpEngine
     from tldextract import TLDExtract, tldextract
 
-    # Left alone, it asks the internet for a list of domains as soon as an address is found.
+    # By default it fetches a list of domains as soon as it finds an address.
     tldextract.TLD_EXTRACTOR = TLDExtract(suffix_list_urls=(), cache_dir=None)
     engine = SpacyNlpEngine()
-    engine.nlp = {"en": nlp}  # left alone, it loads a pipeline by name, and fetches it
+    engine.nlp = {"en": nlp}  # by default it loads a pipeline by name, and fetches it
     analyzer = AnalyzerEngine(nlp_engine=engine, supported_languages=["en"])
 
-    def find(texts: Sequence[str]) -> Iterable[Iterable[Found]]:
+    def find(texts: Sequence[str]) -> Iterable[Iterable[PackageSpan]]:
         for text in texts:
-            found = analyzer.analyze(text, language="en", score_threshold=_MIN_SCORE)
-            order = sorted(
-                found, key=lambda one: (-one.score, one.start - one.end, one.start, one.entity_type)
+            entities = analyzer.analyze(text, language="en", score_threshold=_MIN_SCORE)
+            sorted_entities = sorted(
+                entities,
+                key=lambda entity: (
+                    -entity.score,
+                    entity.start - entity.end,
+                    entity.start,
+                    entity.entity_type,
+                ),
             )
-            yield [(one.start, one.end, one.entity_type) for one in order]
+            yield [(entity.start, entity.end, entity.entity_type) for entity in sorted_entities]
 
     return find

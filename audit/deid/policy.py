@@ -19,11 +19,11 @@ from audit.deid.kinds import (
     OLDEST,
     VERSION,
     Kind,
-    age_in,
-    is_told,
+    is_certain_kind,
     kind_at,
     mark_of,
     may_be_surname,
+    read_age,
 )
 from audit.errors import AuditError
 from audit.foreign import decode_text, file_bytes
@@ -79,13 +79,13 @@ class Policy(Record):
 
     def leaves(self, text: str, span: Span) -> Kind | None:
         """Return the kind of a mark that is left in the text; None for one that is taken out."""
-        mark = mark_of(text, span).shown()
+        mark = mark_of(text, span).fold()
         kind = kind_at(mark)
-        if kind not in self.left or not is_told(mark, kind):
+        if kind not in self.left or not is_certain_kind(mark, kind):
             return None
         if kind == "place" and "name" not in self.left and may_be_surname(mark):
             return None
-        return None if kind == "age" and (age_in(mark.folded) or 0) > self.age_above else kind
+        return None if kind == "age" and (read_age(mark.folded) or 0) > self.age_above else kind
 
     def applied(self, note: TaggedDocument) -> tuple[TaggedDocument, Counter[Kind]]:
         """Return a note with the marks that are taken out, and how many of each kind are left."""

@@ -24,13 +24,13 @@ from audit.deid.kinds import (
     Kind,
     Mark,
     fits_name,
+    group_spans,
     is_named,
-    joined_marks,
-    joined_spans,
+    join_marks,
     kind_at,
 )
-from audit.deid.persons import Names, names_of, people_of
-from audit.deid.rules import RuleTagger, without_clinical
+from audit.deid.persons import Names, read_names, read_people
+from audit.deid.rules import RuleTagger, drop_clinical_values
 from audit.deid.surrogate_names import NameSurrogates
 from audit.notes.dates import ERAS, MONTHS, find_era_year
 from audit.notes.patterns import fold_characters, read_pattern_table
@@ -202,15 +202,15 @@ class Release(Record):
         """
         text, own = document.text, language_of(document.text)
         labels, marks = [], []
-        for mark, spans in joined_marks(document):
+        for mark, spans in join_marks(document):
             labels.append(tuple(sorted({span.label for span in spans})))
             marks.append(mark)
         if self.mode == MASK:
             new = [re.sub(r"[^\r\n]", MASK_CHAR, mark.text) for mark in marks]
         elif self.mode == SURROGATE and marks:
             key = self.key or Key.of_seed(self.seed or 0)
-            told = names_of(document)
-            people = people_of(told if names is None else names.with_more(told.mentions))
+            told = read_names(document)
+            people = read_people(told if names is None else names.add_missing(told.mentions))
             surrogates = NameSurrogates(key, document.patient, people)
             new = _Surrogates(key, document.patient, surrogates).of(text, marks, language=own)
         else:
@@ -241,7 +241,7 @@ def _changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
 
 def n_marks(document: TaggedDocument) -> int:
     """Return how many stretches of a note are replaced."""
-    return len(joined_spans(document))
+    return len(group_spans(document))
 
 
 def kinds_of(document: TaggedDocument) -> list[tuple[Span, str]]:
@@ -249,7 +249,7 @@ def kinds_of(document: TaggedDocument) -> list[tuple[Span, str]]:
 
     "other" is what nothing tells, "" what has a label that is unknown here.
     """
-    return [(mark.span, _sort(mark)) for mark, _ in joined_marks(document)]
+    return [(mark.span, _sort(mark)) for mark, _ in join_marks(document)]
 
 
 def _placeholder(mark: Mark, language: str) -> str:
@@ -339,7 +339,7 @@ def _year_month_day(parts: Mapping[str, str]) -> tuple[int | None, int | None, i
 
 def _is_told(mark: Mark, kind: str, dates: Sequence[_Date]) -> bool:
     """Whether a cue in the note, or the form, says that a mark is of its kind."""
-    folded, before = mark.folded, mark.before
+    folded, before = mark.folded, mark.text_before
     has_digit = any(char.isdigit() for char in folded)
     match kind:
         case "name":
@@ -351,7 +351,7 @@ def _is_told(mark: Mark, kind: str, dates: Sequence[_Date]) -> bool:
         case "place":
             return before.endswith("〒") or bool(_RE["HOSPITAL"].search(folded))
         case "date":
-            is_cued = _RE["DAY_AFTER"].match(mark.after) or _RE["DAY_BEFORE"].search(before)
+            is_cued = _RE["DAY_AFTER"].match(mark.text_after) or _RE["DAY_BEFORE"].search(before)
             return bool(is_cued) or all(map(_is_told_date, dates))
     return kind == "age"
 
@@ -380,8 +380,8 @@ class _Surrogates:
 
     def of(self, text: str, marks: Sequence[Mark], *, language: str) -> list[str]:
         """Return the texts that take the places of a note's marks."""
-        found = list(RuleTagger().found(fold_characters(text)))
-        personal = set(without_clinical(text, [mark.span for mark in marks]))
+        found = list(RuleTagger().find_spans(fold_characters(text)))
+        personal = set(drop_clinical_values(text, [mark.span for mark in marks]))
         # Dates move by whole weeks into the past, never whole years: 1 to 4 years, 4 to 48 weeks.
         number, weeks = divmod(self.key.draw("days", self.patient), _MOST_WEEKS - _LEAST_WEEKS + 1)
         by = timedelta(days=-7 * ((1 + number % _MAX_YEARS) * 52 + _LEAST_WEEKS + weeks))
@@ -448,7 +448,7 @@ class _Surrogates:
     def _age(self, mark: Mark) -> str | None:
         """Return an adult's age in years, moved by at most three; None for any other age."""
         numbers = list(_RE["NUMBER"].finditer(mark.folded))
-        is_years = _RE["IS_YEARS"].search(mark.folded + mark.after[:2])
+        is_years = _RE["IS_YEARS"].search(mark.folded + mark.text_after[:2])
         if not is_years or "代" in mark.folded or len(numbers) != 1:
             return None
         age = int(numbers[0][0])
@@ -497,7 +497,7 @@ class _Mover:
 
         That is one without dates, or which a word ties to another year or month.
         """
-        is_tied = _RE["RELATIVE"].search(mark.before[-3:]) or _RE["RELATIVE"].search(mark.text)
+        is_tied = _RE["RELATIVE"].search(mark.text_before[-3:]) or _RE["RELATIVE"].search(mark.text)
         places = [one.match.span() for one in dates]
         changes = [
             (*clock.span(), self._time)

@@ -44,7 +44,7 @@ from audit.deid.score_report import (
 from audit.deid.span_matching import OPTIMAL, Matcher
 from audit.deid.span_metrics import Pair
 from audit.deid.tagged_sets import TAGGED_SETS
-from audit.deid.taggers import known_tagger, load_tagger
+from audit.deid.taggers import find_tagger, load_tagger
 from audit.deid.tagging import CENSUS, TAGGING, tag_notes, tagging
 from audit.errors import AuditError
 from audit.home import salted_digest
@@ -115,7 +115,7 @@ class ScoreTask(Task):
         paths = [(one.kind, _path(one)) for one in sides]
         tagger = None
         if self.predicted.kind == TAGGER:
-            tagger = known_tagger(self.predicted.ref)
+            tagger = find_tagger(self.predicted.ref)
         # What was given never changes, a file may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         plain = self.with_(title="", score_id="").plain()

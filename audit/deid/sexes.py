@@ -1,7 +1,7 @@
-"""Which sex a given name has, and which one notes say that their patient, or a person, has.
+"""The sex of a given name, and the sex that notes state for their patient or for a person.
 
-Notes tell it by titles, pronouns, what stands beside an age, and words of kinship; a name by the
-lists of names. The words stand in `sexes.txt`.
+In notes, titles, pronouns, words beside an age and words of kinship state it; for a given name
+the lists of names do. The words stand in `sexes.txt`.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _STRONG, _IN_NOTE = 5, 10
 one. A heading outvotes one title and any pronouns."""
 _N_BEFORE, _N_AFTER, _N_AFTER_OTHERS = 40, 80, 14
 
-Whose = Literal["patient", "other", ""]
-"""Whose name it is: the patient's, that of a relative or of staff, or not told."""
+NameOwner = Literal["patient", "other", ""]
+"""Whose name it is: the patient's, that of a relative or of staff, or unknown."""
 
 
-def votes_of(text: str) -> int:
-    """Return how much a text says that it is about a man; below 0 about a woman."""
+def count_votes(text: str) -> int:
+    """Return the votes of a text for a male patient, less those for a female one."""
     votes = sex_votes(text)
     folded = fold_characters(text)
     votes += _IN_NOTE * (bool(_RE["NOTE_MALE"].search(folded)))
     votes -= _IN_NOTE * (bool(_RE["NOTE_FEMALE"].search(folded)))
     if not text.isascii():
-        found = _JAPANESE.findall(text)
-        votes += sum(1 if "男" in one else -1 for one in found)
+        mentions = _JAPANESE.findall(text)
+        votes += sum(1 if "男" in mention else -1 for mention in mentions)
     return votes
 
 
@@ -46,77 +46,82 @@ def sex_of_votes(votes: int) -> str:
     return "M" if votes > 0 else "F" if votes < 0 else ""
 
 
-def sex_told(text: str) -> str:
-    """Return "M" or "F" as a text says; "" where it says nothing, or both as much."""
-    return sex_of_votes(votes_of(text))
+def read_sex(text: str) -> str:
+    """Return the sex that a text states, "M" or "F"; "" if it states none, or both equally."""
+    return sex_of_votes(count_votes(text))
 
 
-def whose_name(folded: str, start: int, end: int) -> Whose:
-    """Return whose name stands at a place of a folded text, by the words beside it."""
-    before, after = folded[max(0, start - _N_BEFORE) : start], folded[end : end + _N_BEFORE]
-    if _RE["STAFF_AFTER"].match(after):
+def find_name_owner(folded: str, start: int, end: int) -> NameOwner:
+    """Return whose name stands at `start` to `end` of a folded text, by the words beside it."""
+    text_before, text_after = (
+        folded[max(0, start - _N_BEFORE) : start],
+        folded[end : end + _N_BEFORE],
+    )
+    if _RE["STAFF_AFTER"].match(text_after):
         return "other"
-    if _RE["STAFF_BEFORE"].search(before) or _RE["KIN_BEFORE"].search(before):
+    if _RE["STAFF_BEFORE"].search(text_before) or _RE["KIN_BEFORE"].search(text_before):
         return "other"
-    return "patient" if _RE["PATIENT_BEFORE"].search(before) else ""
+    return "patient" if _RE["PATIENT_BEFORE"].search(text_before) else ""
 
 
-def votes_beside(folded: str, start: int, end: int, *, stop: int, whose: Whose) -> int:
-    """Return how much the words beside a name say that it is a man's; below 0 a woman's.
+def count_votes_beside(folded: str, start: int, end: int, *, stop: int, owner: NameOwner) -> int:
+    """Return the votes of the words beside a name for a man, less those for a woman.
 
     Parameters
     ----------
     folded
-        The note, as `fold_characters` has it.
+        The note as `fold_characters` returns it.
     start, end
         Where the name stands.
     stop
-        Where the next name begins: what follows is not about this one.
-    whose
-        As `whose_name` says. A pronoun behind a relative or a doctor is usually the patient's.
+        The start of the next name: the text from there on is not about this one.
+    owner
+        As `find_name_owner` returns it. A pronoun behind the name of a relative or a doctor usually
+        means the patient.
     """
-    before = folded[max(0, start - _N_BEFORE) : start]
+    text_before = folded[max(0, start - _N_BEFORE) : start]
     votes = _STRONG * (
-        bool(_RE["MALE_BEFORE"].search(before)) - bool(_RE["FEMALE_BEFORE"].search(before))
+        bool(_RE["MALE_BEFORE"].search(text_before))
+        - bool(_RE["FEMALE_BEFORE"].search(text_before))
     )
-    most = _N_AFTER_OTHERS if whose == "other" else _N_AFTER
-    stop = min(stop, end + most)
-    if cut := _RE["ELSE"].search(folded, end, stop):
-        stop = cut.start()
-    votes += _STRONG * _first_of("MALE", "FEMALE", folded, end, stop)
-    if whose != "other":
-        votes += _first_of("MALE_WORD", "FEMALE_WORD", folded, end, stop)
+    n_after = _N_AFTER_OTHERS if owner == "other" else _N_AFTER
+    stop = min(stop, end + n_after)
+    if topic_change := _RE["ELSE"].search(folded, end, stop):
+        stop = topic_change.start()
+    votes += _STRONG * _vote_by_first("MALE", "FEMALE", folded, end, stop)
+    if owner != "other":
+        votes += _vote_by_first("MALE_WORD", "FEMALE_WORD", folded, end, stop)
     return votes
 
 
-def _first_of(male: str, female: str, folded: str, start: int, stop: int) -> int:
-    """Return 1 where the first of two patterns is found before the other one, -1 for the second."""
+def _vote_by_first(male: str, female: str, folded: str, start: int, stop: int) -> int:
+    """Return 1 if the pattern `male` matches first, -1 if `female` does, 0 if neither matches."""
     places = []
     for vote, name in ((1, male), (-1, female)):
-        # A word goes on behind the end: "M" in "Ms".
+        # The word may go on behind the end, as "M" does in "Ms".
         if (match := _RE[name].search(folded, start, stop + 2)) and match.end() <= stop:
             places.append((match.start(), vote))
     return min(places)[1] if places else 0
 
 
 def sex_of_given_name(name: str) -> str:
-    """Return the sex that a list has for a given name; "" where none has it, or both do."""
-    return _given_names().get(name.translate(IN_KATAKANA).casefold(), "")
+    """Return the sex of a given name by the lists; "" if no list has it, or those of both sexes."""
+    return _collect_sexes().get(name.translate(IN_KATAKANA).casefold(), "")
 
 
 @cache
-def _given_names() -> Mapping[str, str]:
+def _collect_sexes() -> Mapping[str, str]:
     from faker.providers.person.en_US import Provider
 
     from audit.names.people import given_names
 
-    found: dict[str, set[str]] = defaultdict(set)
+    sexes_of_names: dict[str, set[str]] = defaultdict(set)
     for sex, names in (("M", Provider.first_names_male), ("F", Provider.first_names_female)):
         for name in names:
-            found[name.casefold()].add(sex)
-        for time in ("old", "middle", "young"):
-            for part in given_names(sex, time).names:
+            sexes_of_names[name.casefold()].add(sex)
+        for generation in ("old", "middle", "young"):
+            for part in given_names(sex, generation).names:
                 # Names in hiragana are looked up as their kana.
-                for written in (part.written, part.kana, part.romaji):
-                    found[written.translate(IN_KATAKANA).casefold()].add(sex)
-    return {name: sexes.pop() for name, sexes in found.items() if len(sexes) == 1}
+                for spelling in (part.written, part.kana, part.romaji):
+                    sexes_of_names[spelling.translate(IN_KATAKANA).casefold()].add(sex)
+    return {name: sexes.pop() for name, sexes in sexes_of_names.items() if len(sexes) == 1}

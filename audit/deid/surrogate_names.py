@@ -21,9 +21,9 @@ from audit.deid.persons import (
     NameWord,
     People,
     Role,
-    latin_reading,
+    find_latin_reading,
     part_key,
-    spaced_words,
+    split_spaced_name,
 )
 from audit.deid.sexes import sex_of_given_name
 from audit.names.people import ENGLISH, JAPANESE, NamePart, half_width, name_of
@@ -67,21 +67,21 @@ class NameSurrogates:
             if self._owner_of(letters) is not None and kind_at(mark) in ("name", "other"):
                 return True
         keys = self._keys(mark.folded.strip())
-        if not keys or not all(self.people.part(key) for key in keys):
+        if not keys or not all(self.people.find_part(key) for key in keys):
             return False
         kind = kind_at(mark)
         if kind in ("name", "other"):
             return True
         is_word = mark.folded[:1].isupper() or is_unspaced(mark.folded)
-        is_time = _IN_TIME.search(mark.before) or mark.after[:2].strip()[:1].isdigit()
+        is_time = _IN_TIME.search(mark.text_before) or mark.text_after[:2].strip()[:1].isdigit()
         return is_word and kind in ("date", "state", "place", "profession") and not is_time
 
     def _keys(self, name: str) -> list[str]:
         """Return the keys of the parts of a name that are no letters and no titles."""
         if not is_unspaced(name):
-            words = [word for word in spaced_words(name) if word.role != "affix"]
+            words = [word for word in split_spaced_name(name) if word.role != "affix"]
             return [word.key for word in words if not word.is_initial]
-        if (n_surname := self.people.split(name)) is not None:
+        if (n_surname := self.people.find_surname_length(name)) is not None:
             return [part_key(name[:n_surname]), part_key(name[n_surname:])]
         return [part_key(part) for part in re.split("[ ・=]+", name) if part]
 
@@ -95,10 +95,10 @@ class NameSurrogates:
 
     def _spaced(self, mark: Mark) -> str | None:
         name = mark.folded
-        words = spaced_words(name)
+        words = split_spaced_name(name)
         named = [word for word in words if word.role != "affix"]
         rank = self._named(named)
-        if rank is None and all(self.people.part(word.key) for word in named):
+        if rank is None and all(self.people.find_part(word.key) for word in named):
             # Several parts of one role, as two surnames are.
             words = tuple(word._replace(role=self._only_role(word)) for word in words)
         new, at = "", 0
@@ -123,7 +123,7 @@ class NameSurrogates:
     def _named(self, words: list[NameWord]) -> int | None:
         """Return the rank of the person whom a name of several words names."""
         pairs = (
-            self.people.named(given.key, surname.key)
+            self.people.find_person(given.key, surname.key)
             for given in words
             for surname in words
             if given.role == GIVEN and surname.role == SURNAME and not surname.is_initial
@@ -144,7 +144,7 @@ class NameSurrogates:
         """Return the first letter of the surrogate of a person's part; else a drawn letter."""
         if rank is not None:
             person = self.people.persons[rank]
-            keys = person.surname if word.role == SURNAME else person.given
+            keys = person.surname if word.role == SURNAME else person.given_names
             role: Role = SURNAME if word.role == SURNAME else GIVEN
             for key in keys:
                 if key[:1] == word.key and (part := self._draw(key, role, person.sex)):
@@ -161,7 +161,7 @@ class NameSurrogates:
         is_pointed = "." in name
         if not _LETTERS.fullmatch(name) or not name.isupper():
             return None
-        if not is_pointed and self.people.part(part_key(name)):
+        if not is_pointed and self.people.find_part(part_key(name)):
             return None
         owner = self._owner_of([name[place].casefold() for place in places])
         if owner is None and not is_pointed:
@@ -179,7 +179,7 @@ class NameSurrogates:
     def _owner_of(self, letters: Sequence[str]) -> list[tuple[str, Role, str]] | None:
         """Return the parts, in order, of the first person who has these initials in any order."""
         for person in self.people.persons:
-            given = [(key, GIVEN, person.sex) for key in person.given]
+            given = [(key, GIVEN, person.sex) for key in person.given_names]
             surname = (person.surname[0], SURNAME, person.sex)
             for parts in ([*given, surname], [surname, *given]):
                 for own in (parts, [parts[0], parts[-1]]):
@@ -189,7 +189,7 @@ class NameSurrogates:
 
     def _first_letter(self, key: str) -> str:
         """Return the Latin letter with which a part begins, by its reading where it is in Han."""
-        return (latin_reading(key) if is_unspaced(key) else key)[:1]
+        return (find_latin_reading(key) if is_unspaced(key) else key)[:1]
 
     # Names in Han and kana
 
@@ -202,7 +202,7 @@ class NameSurrogates:
         rank = None
         if len(parts) == 2:
             keys = {role: part_key(name[start:stop]) for start, stop, role in parts}
-            rank = self.people.named(keys.get(GIVEN, ""), keys.get(SURNAME, ""))
+            rank = self.people.find_person(keys.get(GIVEN, ""), keys.get(SURNAME, ""))
         new, at = "", 0
         for start, stop, role in parts:
             text = name[start:stop]
@@ -220,9 +220,9 @@ class NameSurrogates:
         for sign, roles in ((" +", (SURNAME, GIVEN)), ("[・=]", (GIVEN, SURNAME))):
             if found := re.fullmatch(f"(.+?)(?:{sign})(.+)", name):
                 return [(*found.span(1), roles[0]), (*found.span(2), roles[1])]
-        if self.people.part(part_key(name)):
+        if self.people.find_part(part_key(name)):
             return [(0, end, "")]
-        n_surname = self.people.split(name)
+        n_surname = self.people.find_surname_length(name)
         if n_surname is None:
             # A surname of three characters is no full name.
             is_split = end > (2 if is_full else 3)
@@ -237,11 +237,11 @@ class NameSurrogates:
         """Return the surrogate of a part, in all its writings."""
         key, people = part_key(text), self.people
         if not role:
-            is_titled = _TITLE.search(mark.before) or _TITLE_AFTER.match(mark.after)
-            known = people.part(key, first=SURNAME if is_titled else "")
+            is_titled = _TITLE.search(mark.text_before) or _TITLE_AFTER.match(mark.text_after)
+            known = people.find_part(key, preferred_role=SURNAME if is_titled else "")
             role = known.role if known else GIVEN if _is_given(text) else SURNAME
         else:
-            known = people.part(key, GIVEN if role == GIVEN else SURNAME)
+            known = people.find_part(key, GIVEN if role == GIVEN else SURNAME)
         if role == SURNAME:
             return self._draw(known.key if known else key, SURNAME, "")
         if rank is not None:

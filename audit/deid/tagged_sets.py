@@ -25,12 +25,12 @@ from audit.deid.copies import json_line
 from audit.deid.incoming_notes import SPANS, whole_note
 from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
-from audit.deid.known_names import found_again, names_in
-from audit.deid.persons import Names, PatientNames, people_of, spaced_words
+from audit.deid.known_names import add_known_names, read_certain_names
+from audit.deid.persons import Names, PatientNames, read_people, split_spaced_name
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, Replacement, language_of
-from audit.deid.rules import clinical_places
-from audit.deid.tagger import Tagger, tag_checked
+from audit.deid.rules import find_clinical_places
+from audit.deid.tagger import Tagger, tag_and_check
 from audit.deid.tagging import (
     CENSUS,
     FALLBACK,
@@ -218,13 +218,19 @@ def tagged_text(
     try:
         note = whole_note(text)
         text = note.text
-        (spans,) = tag_checked(tagger, [text])
-        for pack in (names_in(text, spans), *map(pack_people, note.named_people)):
-            spans = found_again(text, spans, pack)
+        (spans,) = tag_and_check(tagger, [text])
+        for pack in (read_certain_names(text, spans), *map(pack_people, note.named_people)):
+            spans = add_known_names(text, spans, pack)
         document, left = policy.applied(TaggedDocument("1", text, spans))
         return replace(released_note(document, row=1, release=release), left=left)
     finally:  # the page says that it is kept nowhere
-        for memory in (clinical_places, build_patient_finder, pack_people, people_of, spaced_words):
+        for memory in (
+            find_clinical_places,
+            build_patient_finder,
+            pack_people,
+            read_people,
+            split_spaced_name,
+        ):
             memory.cache_clear()
 
 
@@ -440,8 +446,8 @@ def _write_names(
     """Write what is known of each patient; returns the bytes before the line of each."""
     lines, place_of, place = list[bytes](), dict[str | None, int](), 0
     for patient in dict.fromkeys(patients):
-        if (known := names.of(patient)) is not None:
-            lines.append(json_line(known.plain()))
+        if (known := names.get_names(patient)) is not None:
+            lines.append(json_line(known.to_record()))
             place_of[patient] = place
             place += len(lines[-1])
     write_whole(folder / NAMES, b"".join(lines))
@@ -483,7 +489,7 @@ def _names_at(tagged: TaggedSet, index: IntArray, number: int) -> Names | None:
         return None
     with TAGGED_SETS.reading(), path.open("rb") as file:
         file.seek(place)
-        return Names.of_plain(json.loads(file.readline()))
+        return Names.from_record(json.loads(file.readline()))
 
 
 def _line_at(tagged: TaggedSet, name: str, place: int) -> bytes:

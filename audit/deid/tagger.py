@@ -1,7 +1,7 @@
-"""What a tagger is: its promise, its file `tagger.json`, the windows in which it reads a long note.
+"""The protocol of taggers, their file `tagger.json`, the windows in which they read a long note.
 
-A span no longer than the overlap of windows lies whole in at least one of them; a span that lies
-whole in a window comes out as it was found there.
+A span no longer than the overlap of windows lies whole in at least one window; a span that lies
+whole in a window stays as it was found there.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Tags = tuple[Span, ...]
 
 
 class Tagger(Protocol):
-    """What finds personal information in texts.
+    """Finds personal information in texts.
 
-    The answer for a text must not depend on chance: a run that is taken up again after a kill gives
-    the same bytes as one that was never stopped. It may depend on the texts beside it, as it does
-    by rounding where a model reads several at once.
+    The answer for a text must not depend on chance: a run that is continued after a kill gives the
+    same bytes as one that was never stopped. The answer may depend on the texts beside it, since a
+    model that reads several at once rounds differently.
     """
 
     @property
     def name(self) -> str:
-        """What to call it, as one word without a path."""
+        """The name of the tagger: one word without a path."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that decides its answers: rules, or weights and settings."""
+        """SHA-256 of everything that decides the answers: rules, or weights and settings."""
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that it can give."""
+        """The labels that the tagger can give."""
 
     def tag(self, texts: Sequence[str]) -> Sequence[Tags]:
         """Return the spans of each text, in the order of the texts."""
@@ -52,33 +52,33 @@ def is_light(tagger: Tagger) -> bool:
     return bool(getattr(tagger, "is_light", False))
 
 
-def tag_checked(tagger: Tagger, texts: Sequence[str]) -> tuple[Tags, ...]:
-    """Ask a tagger and hold it to its promise."""
-    return checked_tags(tagger.tag(texts), texts=texts, name=tagger.name)
+def tag_and_check(tagger: Tagger, texts: Sequence[str]) -> tuple[Tags, ...]:
+    """Return a tagger's spans of each text; ValueError if they break the protocol."""
+    return check_tags(tagger.tag(texts), texts=texts, name=tagger.name)
 
 
-def checked_tags(
+def check_tags(
     answers: Iterable[Iterable[Span]], *, texts: Sequence[str], name: str
 ) -> tuple[Tags, ...]:
-    """Return answers that keep a tagger's promise."""
-    found = tuple(map(tuple, answers))
-    if len(found) != len(texts):
-        raise ValueError(f"{name}: {len(found)} answers for {len(texts)} texts")
-    for text, spans in zip(texts, found, strict=True):
+    """Return answers as tags; ValueError if they are not what `Tagger.tag` must return."""
+    tags_of_texts = tuple(map(tuple, answers))
+    if len(tags_of_texts) != len(texts):
+        raise ValueError(f"{name}: {len(tags_of_texts)} answers for {len(texts)} texts")
+    for text, spans in zip(texts, tags_of_texts, strict=True):
         starts = [*(span.start for span in spans), len(text)]
         if any(span.end > start for span, start in zip(spans, starts[1:], strict=True)):
             raise ValueError(f"{name}: spans share a character, are out of order or behind a text")
-    return found
+    return tags_of_texts
 
 
-def without_overlap(spans: Iterable[Span], *, kept: Iterable[Span] = ()) -> Tags:
-    """Return spans, the first first, as far as they share no character with one before; sorted."""
-    chosen = list(kept)
-    taken = {place for span in chosen for place in range(span.start, span.end)}
+def drop_overlaps(spans: Iterable[Span], *, prior_spans: Iterable[Span] = ()) -> Tags:
+    """Return the spans, sorted, that share no character with a prior or an earlier span."""
+    chosen = list(prior_spans)
+    taken_places = {place for span in chosen for place in range(span.start, span.end)}
     for span in spans:
         places = range(span.start, span.end)
-        if taken.isdisjoint(places):
-            taken.update(places)
+        if taken_places.isdisjoint(places):
+            taken_places.update(places)
             chosen.append(span)
     return tuple(sorted(chosen))
 
@@ -94,52 +94,60 @@ _BREAKS = ("\n", "。", "．", ". ", "、", " ")
 _SEARCH_SHARE = 8
 
 
-def windows_of(text: str, *, size: int, overlap: int) -> tuple[Window, ...]:
-    """Cut a text; the windows, of `size` characters at most, together hold every one of it.
+def cut_windows(text: str, *, size: int, overlap: int) -> tuple[Window, ...]:
+    """Cut a text into windows of at most `size` characters that together cover all of it.
 
-    In the last eighth of a window the best place to end is looked for: behind a line end, a
-    sentence, a word. `overlap` characters, at most half of `size`, are shared with the one before.
+    A window ends behind a line end, a sentence or a word, in this order of preference, if there is
+    one in its last eighth. It shares `overlap` characters, at most half of `size`, with the window
+    before it.
     """
     windows: list[Window] = []
     start = 0
     while start + size < len(text):
-        last = start + size
-        found = ((mark, text.rfind(mark, last - size // _SEARCH_SHARE, last)) for mark in _BREAKS)
-        end = next((at + len(mark) for mark, at in found if at >= 0), last)
+        max_end = start + size
+        breaks = (
+            (mark, text.rfind(mark, max_end - size // _SEARCH_SHARE, max_end)) for mark in _BREAKS
+        )
+        end = next((position + len(mark) for mark, position in breaks if position >= 0), max_end)
         windows.append(Window(start, end))
         start = end - overlap
     return (*windows, Window(start, len(text))) if text else ()
 
 
-def from_windows(
+def join_windows(
     windows: Sequence[Window], spans_of: Sequence[Iterable[Span]], *, n_chars: int
 ) -> Tags:
-    """Put the spans of windows together: from offsets inside each to those in the whole text.
+    """Join the spans of windows, moving their offsets from each window to the whole text.
 
-    A span that is cut off by the edge of its window gives way to one that is not; two of one label
-    that are both cut off are joined. Of two that disagree, the one with more text of its window
-    around it stays.
+    Of two spans that share characters, the one with more text of its window around it is kept. A
+    span that the edge of its window cuts off yields to every span that is not cut off; cut-off
+    spans of the same label are joined.
     """
-    best: dict[Span, int] = {}
+    margins: dict[Span, int] = {}
     for window, spans in zip(windows, spans_of, strict=True):
         for span in spans:
-            # Beyond an end of the note nothing is cut off.
-            left = span.start if window.start else n_chars
-            right = window.end - window.start - span.end if window.end < n_chars else n_chars
-            moved = Span(span.start + window.start, span.end + window.start, span.label)
-            best[moved] = max(best.get(moved, 0), left if left < right else right)
-    order = sorted(best, key=lambda span: (-best[span], -span.n_chars, span))
-    joined: list[Span] = []
-    for span in sorted(best, key=lambda span: (span.label, span)):
-        last = joined[-1] if joined else None
-        if best[span] > 0:
+            # Nothing is cut off at the ends of the note.
+            left_margin = span.start if window.start else n_chars
+            right_margin = window.end - window.start - span.end if window.end < n_chars else n_chars
+            placed_span = Span(span.start + window.start, span.end + window.start, span.label)
+            margins[placed_span] = max(
+                margins.get(placed_span, 0),
+                left_margin if left_margin < right_margin else right_margin,
+            )
+    sorted_spans = sorted(margins, key=lambda span: (-margins[span], -span.n_chars, span))
+    cut_spans: list[Span] = []
+    for span in sorted(margins, key=lambda span: (span.label, span)):
+        last = cut_spans[-1] if cut_spans else None
+        if margins[span] > 0:
             continue
         if last and last.label == span.label and span.start < last.end:
-            joined[-1] = Span(last.start, max(last.end, span.end), span.label)
+            cut_spans[-1] = Span(last.start, max(last.end, span.end), span.label)
         else:
-            joined.append(span)
-    joined.sort(key=lambda span: (-span.n_chars, span))
-    return without_overlap(joined, kept=without_overlap(span for span in order if best[span] > 0))
+            cut_spans.append(span)
+    cut_spans.sort(key=lambda span: (-span.n_chars, span))
+    return drop_overlaps(
+        cut_spans, prior_spans=drop_overlaps(span for span in sorted_spans if margins[span] > 0)
+    )
 
 
 TAGGER, MODEL = "tagger.json", "model"
@@ -149,21 +157,21 @@ _VERSION = 1
 
 
 class TaggerFile(Record):
-    """The file `tagger.json`: what is known of a trained tagger without its weights."""
+    """The file `tagger.json`: everything about a trained tagger except its weights."""
 
     kind: ClassVar[str]
     decisive: ClassVar[tuple[str, ...]]
     """Fields that decide the answers."""
 
     title: str = Field(default="", max_length=MAX_TITLE)
-    """What its maker called it: untrusted text."""
+    """The title that its maker chose: untrusted text."""
     labels: tuple[str, ...] = Field(default=TYPES, min_length=1)
     created: str = ""
-    """When it was finished, ISO 8601."""
+    """When the training was finished, ISO 8601."""
     training: dict[str, Any] = Field(default={})
-    """How and on what it was trained: settings, counts, versions."""
+    """How and on what the tagger was trained: settings, counts, versions."""
     measured: dict[str, Any] = Field(default={})
-    """Figures or losses of the validation notes."""
+    """Figures or losses on the validation notes."""
 
     def digest(self) -> str:
         """SHA-256 of everything that decides the answers."""
@@ -179,19 +187,19 @@ class TaggerFile(Record):
 
     @classmethod
     def of_folder(cls, folder: Path) -> Self:
-        """Return what a folder says of its tagger; reads no weights.
+        """Return the facts in a folder's `tagger.json`; reads no weights.
 
         Raises
         ------
         AuditError
-            If there is no such file, or it is not understood.
+            If there is no such file, or it describes no tagger of this kind.
         """
         try:
             with open_regular(folder / TAGGER) as file:
                 content = json.loads(file.read(MAX_BYTES))
             head = [content.pop(name) for name in ("kind", "version", "digest")]
-            found = cls.read(canonical(content), where=TAGGER)
-            if head != [cls.kind, _VERSION, found.digest()]:
+            facts = cls.read(canonical(content), where=TAGGER)
+            if head != [cls.kind, _VERSION, facts.digest()]:
                 raise ValueError("another kind, or another digest")
         except OSError as error:
             raise unreadable(folder, error) from None
@@ -202,7 +210,7 @@ class TaggerFile(Record):
                 name=folder.name,
                 tagger=TAGGER,
             ) from None
-        return found
+        return facts
 
 
 def unreadable(path: Path, error: OSError) -> AuditError:

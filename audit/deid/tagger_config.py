@@ -1,4 +1,4 @@
-"""How taggers are trained, and what `tagger.json` says of each kind; torch-free."""
+"""Settings of the trainings of taggers, and the contents of `tagger.json`; torch-free."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from audit.training.config import LoopSettings, Rate, Rows, ScheduledSettings, S
 
 WHERE = "tagger settings"
 MAX_LABELS = 127
-"""Their tags are numbered in a byte."""
+"""Tags are numbered in a byte."""
 HiddenShare = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Shape(Record):
-    """The shape of the small network of words that is trained from scratch."""
+    """The shape of the small network of words, which is trained from scratch."""
 
     width: int = Field(default=128, ge=1, le=4096)
-    """Numbers that stand for a token between two layers."""
+    """Numbers per token between two layers."""
     dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(1, 2, 4, 8, 16), min_length=1, max_length=64
     )
-    """Of each layer: how far its neighbours stand; their sum is how far a token sees."""
+    """The distance of the neighbours in each layer; a token sees as far as their sum."""
 
 
 class TaggerSettings(LoopSettings):
@@ -40,7 +40,7 @@ class TaggerSettings(LoopSettings):
         default=192, ge=8, le=32_768, description="tokens of a row, special ones included"
     )
     overlap: int = Field(default=48, ge=0, description="tokens that rows of a long note share")
-    """When notes are tagged by an encoder; a row of training begins anywhere."""
+    """Only used when an encoder tags notes; in training a row may begin anywhere."""
     n_epochs: float = Field(
         default=3.0, gt=0, le=10_000, description="times that every note is seen"
     )
@@ -62,8 +62,8 @@ class TaggerSettings(LoopSettings):
     )
     """The beta of the F measure by which weights and bias are chosen."""
     biases: tuple[float, ...] = Field(default=(0.0, 0.5, 1.0, 1.5, 2.0, 3.0), min_length=1)
-    """What may be added to the scores of all tags but O; the best is chosen. Where a training goes
-    on from a tagger it comes on top of that one's bias."""
+    """Candidates for the bias, which is added to the scores of all tags but O; the best is chosen.
+    If a training goes on from a tagger, they are added to that tagger's bias."""
 
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
@@ -73,11 +73,11 @@ class TaggerSettings(LoopSettings):
 
     @property
     def highest_rate(self) -> float:
-        """As it is set."""
+        """The learning rate of the settings."""
         return self.learning_rate
 
     def rate_factor(self, step: int, *, n_steps: int) -> float:
-        """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
+        """Return the learning rate of a step, 1 to `n_steps`, as a share of the highest one."""
         n_warmup = max(1, round(self.warmup_share * n_steps))
         left = (n_steps - step + 1) / max(1, n_steps - n_warmup + 1)
         return min(step / n_warmup, left, 1.0)
@@ -94,37 +94,41 @@ FROM_TAGGER: Mapping[str, Any] = {
     "n_evaluations": 1,
     "biases": (0.5, 0.6),
 }
-"""The usual settings by what a training begins with. What a tagger learns from a few notes makes it
-more careful; these biases give back about what it would touch less."""
+"""The default settings by what a training begins with. A tagger that learns from a few notes marks
+less than before; these biases make up for that."""
 
 
-def token_settings(given: Mapping[str, Any], *, usual: Mapping[str, Any]) -> TaggerSettings:
-    """Return the settings that somebody gave, the others as they suit what is trained."""
-    values, plain_ones = dict(usual), TaggerSettings()
-    if "batch" in given:
-        values["micro_batch"] = min(given["batch"], plain_ones.micro_batch)
-    if "n_tokens" in given:
-        values["overlap"] = min(usual.get("overlap", plain_ones.overlap), given["n_tokens"] // 4)
-    return TaggerSettings(**values | dict(given))
+def make_token_settings(
+    changes: Mapping[str, Any], *, defaults: Mapping[str, Any]
+) -> TaggerSettings:
+    """Return the defaults with changes; `micro_batch` and `overlap` follow the changes."""
+    settings, general_defaults = dict(defaults), TaggerSettings()
+    if "batch" in changes:
+        settings["micro_batch"] = min(changes["batch"], general_defaults.micro_batch)
+    if "n_tokens" in changes:
+        settings["overlap"] = min(
+            defaults.get("overlap", general_defaults.overlap), changes["n_tokens"] // 4
+        )
+    return TaggerSettings(**settings | dict(changes))
 
 
 class TaggerFacts(TaggerFile):
-    """What is known of a token classifier without its weights."""
+    """The facts about a token classifier in `tagger.json`."""
 
     kind = "token"
     decisive = ("labels", "scheme", "n_tokens", "overlap", "bias", "files")
 
     scheme: Literal["BIO"] = "BIO"
     n_tokens: int = Field(ge=8, le=32_768)
-    """Of a row, special ones included."""
+    """Tokens of a row, special ones included."""
     overlap: int = Field(ge=0)
-    """Tokens that a row shares with the one before."""
+    """Tokens that a row shares with the row before it."""
     bias: float
     """Added to the scores of all tags but O."""
     files: dict[str, str]
-    """File of `model/` -> SHA-256 of it."""
+    """Name of each file in `model/` -> its SHA-256."""
     has_rules: bool = False
-    """Whether it is asked beside the rules, as the default tagger is."""
+    """Whether it is combined with the rules, as the default tagger is."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -139,27 +143,31 @@ class TaggerFacts(TaggerFile):
 
     @property
     def tag_scheme(self) -> TagScheme:
-        """Its tags."""
+        """The tags of its labels."""
         return TagScheme(self.labels)
 
 
 def file_digests(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of every plain file of a folder, by name."""
+    """Return the SHA-256 of every regular file in a folder, by name."""
     try:
-        return {one.name: fingerprint(one) for one in sorted(path.iterdir()) if one.is_file()}
+        return {
+            file_path.name: fingerprint(file_path)
+            for file_path in sorted(path.iterdir())
+            if file_path.is_file()
+        }
     except OSError as error:
         raise unreadable(path, error) from None
 
 
 GROWTH = 2.0
-"""Tokens of an answer for one of its note, at most."""
+"""The most tokens of an answer for each token of its note."""
 Language = Literal["ja", "en"]
 LANGUAGES = get_args(Language)
 _FULL_RATE, _LORA_RATE = 2e-5, 2e-4
 
 
 class Lora(Record):
-    """A low-rank adapter beside frozen weights, of all linear modules but the output layer.
+    """A low-rank adapter of all linear modules but the output layer; the weights are frozen.
 
     Source: Hu et al. 2021, LoRA (arXiv 2106.09685).
     """
@@ -172,10 +180,10 @@ class Lora(Record):
 
 
 class TuningSettings(ScheduledSettings):
-    """How to tune a language model to copy notes with tags.
+    """How a language model is tuned to copy notes with tags.
 
-    The paper gives the model, its 32,768 tokens and bfloat16, and neither learning rate nor epochs.
-    Differs: those defaults are ours.
+    The paper states the model, its 32,768 tokens and bfloat16, but neither learning rate nor
+    epochs. Differs: those defaults are ours.
     """
 
     flags: ClassVar = {"gradient_checkpointing": "--gradient-checkpointing"}
@@ -192,7 +200,7 @@ class TuningSettings(ScheduledSettings):
     max_tokens: int = Field(
         default=32_768, ge=64, le=1_000_000, description="of instruction, note and copy together"
     )
-    """The model's own limit holds too."""
+    """The model's own limit also applies."""
     overlap: int = Field(
         default=200, ge=0, le=10_000, description="characters that windows of a long note share"
     )
@@ -205,18 +213,18 @@ class TuningSettings(ScheduledSettings):
 
     @property
     def highest_rate(self) -> float:
-        """As it is set, else by what is tuned."""
+        """The learning rate of the settings, or the default for what is tuned."""
         if self.learning_rate is not None:
             return self.learning_rate
         return _FULL_RATE if self.lora is None else _LORA_RATE
 
     def n_steps(self, n_windows: int) -> int:
-        """Return how many steps a tuning on so many windows takes."""
+        """Return the number of steps of a tuning on `n_windows` windows."""
         return max(1, math.ceil(self.n_epochs * n_windows / self.batch - 1e-9))
 
 
 class GenerativeFacts(TaggerFile):
-    """What is known of a generative tagger without its weights."""
+    """The facts about a generative tagger in `tagger.json`."""
 
     kind = "generative"
     decisive = ("labels", "n_note_tokens", "growth", "max_tokens", "overlap", "language", "model")
@@ -224,11 +232,12 @@ class GenerativeFacts(TaggerFile):
     model: str
     """Digest of the model's files."""
     n_note_tokens: int = Field(default=1_000_000, ge=1)
+    """Tokens of the longest window that was trained on."""
     growth: float = Field(default=GROWTH, ge=1)
-    """Tokens of the longest window that was learned from; of an answer for one of its note."""
+    """The most tokens of an answer for each token of its note."""
     max_tokens: int = Field(default=32_768, ge=1)
-    """Prompt, note and copy together."""
+    """The most tokens of prompt, note and copy together."""
     overlap: int = Field(default=200, ge=0)
-    """Characters that a window shares with the one before it."""
+    """Characters that a window shares with the window before it."""
     language: Language = "ja"
-    """Of tags and instruction."""
+    """The language of tags and instruction."""

@@ -1,7 +1,7 @@
-"""The taggers of this installation: the shipped ones, those trained here, several of them as one.
+"""The taggers of this installation: the shipped ones, those trained here, and several as one.
 
-Also what was measured of the shipped ones on invented notes that they were not made for, written by
-hand by somebody who had seen neither rules nor output.
+Also the figures of the shipped ones on invented notes, which somebody wrote by hand who had seen
+neither rules nor output.
 """
 
 from __future__ import annotations
@@ -15,17 +15,23 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from audit.deid.borders import is_no_find, is_possessive, tidied, whole_finds, with_whole_names
+from audit.deid.borders import (
+    extend_to_names,
+    identifies_nobody,
+    is_possessive,
+    tag_whole_words,
+    tidy_spans,
+)
 from audit.deid.copies import CopyingTagger, CopyReading, ShareListener, worst_reading
 from audit.deid.packaged import (
     LANGUAGE,
     PackagedTagger,
-    installed,
+    list_installed,
     not_installed,
     packaged_digest,
 )
-from audit.deid.rules import RuleTagger, without_clinical
-from audit.deid.tagger import MAX_BYTES, MODEL, TAGGER, Tagger, Tags, is_light, tag_checked
+from audit.deid.rules import RuleTagger, drop_clinical_values
+from audit.deid.tagger import MAX_BYTES, MODEL, TAGGER, Tagger, Tags, is_light, tag_and_check
 from audit.deid.tagger_config import GenerativeFacts, TaggerFacts
 from audit.errors import AuditError
 from audit.foreign import open_regular
@@ -35,19 +41,20 @@ from audit.shelf import Shelf
 from audit.stats import Estimate
 from audit.training.config import LossPoint, read_losses
 
-WAY = "rules first"
-"""How rules and model are put together, as `how.json` has it: of two finds that share a character
-that of the rules stays whole, and of the other what is left. None that either found is released.
+JOIN_RULE = "rules first"
+"""How rules and model are combined, as written into `how.json`: of two spans that share a character
+the rules' span stays whole and the rest of the model's span is kept. No character that either of
+them marked is released.
 """
 RULES, DEFAULT, PACKAGED = "rules", "default", "packaged"
 COMBINED = "combined"
 """The kind of the default tagger."""
-_VERSION = 8  # of how finds are put together
+_VERSION = 8  # of the way in which spans are combined
 
 
 @dataclass(frozen=True)
 class CombinedTagger:
-    """Finds what the rules find, and a model beside them."""
+    """Combines the spans of rules and of a model."""
 
     rules: Tagger
     model: Tagger
@@ -55,59 +62,61 @@ class CombinedTagger:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those of both."""
+        """The labels of both."""
         return tuple(dict.fromkeys((*self.rules.labels, *self.model.labels)))
 
     @property
     def is_light(self) -> bool:
-        """Whether both are."""
+        """Whether both are light."""
         return is_light(self.rules) and is_light(self.model)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of both and the way."""
+        """SHA-256 of both digests and of the way in which they are combined."""
         return combined_digest(self.rules.digest, self.model.digest)
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
-        return whole_finds(texts, self._tagged)
+        return tag_whole_words(texts, self._tag_folded)
 
-    def _tagged(self, texts: Sequence[str]) -> Iterator[Tags]:
+    def _tag_folded(self, texts: Sequence[str]) -> Iterator[Tags]:
         rows = zip(texts, self.rules.tag(texts), self.model.tag(texts), strict=True)
-        return (put_together(*row) for row in rows)
+        return (combine_spans(*row) for row in rows)
 
 
 def combined_digest(rules: str, model: str) -> str:
-    """Return the digest of rules and a model put together, from theirs."""
-    return hashlib.sha256(f"{_VERSION}|{WAY}|{rules}|{model}".encode()).hexdigest()
+    """Return the digest of rules and a model combined, from their digests."""
+    return hashlib.sha256(f"{_VERSION}|{JOIN_RULE}|{rules}|{model}".encode()).hexdigest()
 
 
-def put_together(text: str, by_rules: Tags, by_model: Tags) -> Tags:
-    """Return the finds of rules, and what a model found beside them, as spans apart.
+def combine_spans(text: str, rule_spans: Tags, model_spans: Tags) -> Tags:
+    """Return the spans of rules and the rest of a model's spans, without overlap.
 
-    What the model found in clinical values alone is refused, and in a text that has capitals what
-    is nobody's.
+    A model's span is dropped if it holds only clinical values or, in a text with capitals, if it
+    identifies nobody.
     """
-    tidy = tidied(text, by_model, beside=by_rules)
+    tidied_spans = tidy_spans(text, model_spans, rule_spans=rule_spans)
     if not text.islower():
-        tidy = [span for span in tidy if not is_no_find(text, span)]
-    return with_whole_names(text, united(text, by_rules, without_clinical(text, tidy)))
+        tidied_spans = [span for span in tidied_spans if not identifies_nobody(text, span)]
+    return extend_to_names(
+        text, unite_spans(text, rule_spans, drop_clinical_values(text, tidied_spans))
+    )
 
 
-def united(text: str, first: Tags, *others: Iterable[Span]) -> Tags:
-    """Return the spans of several taggers as spans apart: no letter that one found is lost.
+def unite_spans(text: str, first: Tags, *later_spans: Iterable[Span]) -> Tags:
+    """Return the spans of several taggers without overlap; no letter that one marked is lost.
 
-    The spans of the first stay whole, of the others what is left; only a rest without a letter or
-    digit is left out.
+    The first tagger's spans stay whole. Of each later span the rest is kept that no span before it
+    covers, unless the rest has no letter or digit.
     """
     spans = list(first)
     is_taken = bytearray(len(text))
     for span in first:
         is_taken[span.start : span.end] = b"\1" * span.n_chars
-    for other in others:
-        for span in sorted(other, key=lambda span: (-span.n_chars, span)):
-            for free in re.finditer(b"\0+", is_taken[span.start : span.end]):
-                start, end = span.start + free.start(), span.start + free.end()
+    for tagger_spans in later_spans:
+        for span in sorted(tagger_spans, key=lambda span: (-span.n_chars, span)):
+            for gap in re.finditer(b"\0+", is_taken[span.start : span.end]):
+                start, end = span.start + gap.start(), span.start + gap.end()
                 rest = text[start:end]
                 if end - start == span.n_chars:
                     spans.append(span)
@@ -120,9 +129,10 @@ def united(text: str, first: Tags, *others: Iterable[Span]) -> Tags:
 
 @dataclass(frozen=True)
 class UnitedTagger:
-    """Finds what any of several taggers finds; where two share characters the first one's name it.
+    """Unites the spans of several taggers.
 
-    What a package finds beside the others is tidied as the finds of a network are beside rules.
+    Shared characters get the label of the first tagger that marks them. The spans of a package are
+    tidied in the same way as those of a model beside rules.
     """
 
     taggers: tuple[Tagger, ...]
@@ -130,34 +140,36 @@ class UnitedTagger:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those of all."""
-        return tuple(dict.fromkeys(label for one in self.taggers for label in one.labels))
+        """The labels of all taggers."""
+        return tuple(dict.fromkeys(label for tagger in self.taggers for label in tagger.labels))
 
     @property
     def is_light(self) -> bool:
-        """Whether all are."""
+        """Whether all taggers are light."""
         return all(map(is_light, self.taggers))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all, in their order."""
-        return united_digest([one.digest for one in self.taggers])
+        """SHA-256 of the digests of all taggers, in their order."""
+        return united_digest([tagger.digest for tagger in self.taggers])
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
-        return self._united(texts, [one.tag(texts) for one in self.taggers])
+        return self._unite(texts, [tagger.tag(texts) for tagger in self.taggers])
 
-    def _united(self, texts: Sequence[str], answers: Sequence[Sequence[Tags]]) -> tuple[Tags, ...]:
-        """Return the spans of each text, from the answers of each tagger."""
-        tags = tuple(answers[0])
-        for tagger, own in zip(self.taggers[1:], answers[1:], strict=True):
-            join = put_together if isinstance(tagger, PackagedTagger) else united
-            tags = tuple(join(*row) for row in zip(texts, tags, own, strict=True))
+    def _unite(
+        self, texts: Sequence[str], tags_of_taggers: Sequence[Sequence[Tags]]
+    ) -> tuple[Tags, ...]:
+        """Return the spans of each text, given each tagger's spans of all texts."""
+        tags = tuple(tags_of_taggers[0])
+        for tagger, tagger_tags in zip(self.taggers[1:], tags_of_taggers[1:], strict=True):
+            combine = combine_spans if isinstance(tagger, PackagedTagger) else unite_spans
+            tags = tuple(combine(*row) for row in zip(texts, tags, tagger_tags, strict=True))
         return tags
 
 
 def united_digest(digests: Sequence[str]) -> str:
-    """Return the digest of several taggers as one, from theirs in their order."""
+    """Return the digest of several taggers as one, from their digests in order."""
     return hashlib.sha256("|".join((str(_VERSION), "united", *digests)).encode()).hexdigest()
 
 
@@ -167,8 +179,10 @@ class UnitedCopies(UnitedTagger):
 
     @property
     def n_notes_at_once(self) -> int:
-        """How many notes it is given at most."""
-        return min(one.n_notes_at_once for one in self.taggers if isinstance(one, CopyingTagger))
+        """The most notes that may be given to `read`."""
+        return min(
+            tagger.n_notes_at_once for tagger in self.taggers if isinstance(tagger, CopyingTagger)
+        )
 
     def read(
         self,
@@ -177,24 +191,24 @@ class UnitedCopies(UnitedTagger):
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
     ) -> tuple[CopyReading, ...]:
-        """Read notes; of two that write copies the worse copy of a note is told."""
+        """Read notes; each note has the reading of its worst copy, if there are several."""
         texts = [note.text for note in notes]
-        answers: list[Sequence[Tags]] = []
-        readings: list[Sequence[CopyReading]] = []
-        n_copying = sum(isinstance(one, CopyingTagger) for one in self.taggers)
+        tags_of_taggers: list[Sequence[Tags]] = []
+        readings_of_taggers: list[Sequence[CopyReading]] = []
+        n_copying = sum(isinstance(tagger, CopyingTagger) for tagger in self.taggers)
         for tagger in self.taggers:
             if not isinstance(tagger, CopyingTagger):
-                answers.append(tagger.tag(texts))
+                tags_of_taggers.append(tagger.tag(texts))
                 continue
-            share = partial(_tell_part, on_share, len(readings), n_copying)
-            readings.append(tagger.read(notes, should_stop=should_stop, on_share=share))
-            answers.append([reading.tags for reading in readings[-1]])
-        tags = self._united(texts, answers)
-        rows = zip(zip(*readings, strict=True), tags, strict=True)
-        return tuple(worst_reading(row).with_tags(own) for row, own in rows)
+            share = partial(_report_part, on_share, len(readings_of_taggers), n_copying)
+            readings_of_taggers.append(tagger.read(notes, should_stop=should_stop, on_share=share))
+            tags_of_taggers.append([reading.tags for reading in readings_of_taggers[-1]])
+        tags = self._unite(texts, tags_of_taggers)
+        rows = zip(zip(*readings_of_taggers, strict=True), tags, strict=True)
+        return tuple(worst_reading(row).with_tags(spans) for row, spans in rows)
 
 
-def _tell_part(on_share: ShareListener, number: int, n_parts: int, share: float) -> None:
+def _report_part(on_share: ShareListener, number: int, n_parts: int, share: float) -> None:
     on_share((number + share) / n_parts)
 
 
@@ -204,9 +218,10 @@ class _CopyingModel(Tagger, CopyingTagger, Protocol):
 
 @dataclass(frozen=True)
 class BackedTagger:
-    """A model that writes copies; what it did not copy of a note another tagger marks.
+    """A model that writes copies; a second tagger marks what the model did not copy of a note.
 
-    Of the other one count the finds that share a character with what was not copied.
+    Only those spans of the second tagger are kept that share a character with text that was not
+    copied.
     """
 
     model: _CopyingModel
@@ -214,22 +229,22 @@ class BackedTagger:
 
     @property
     def name(self) -> str:
-        """That of the model."""
+        """The name of the model."""
         return self.model.name
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those of both."""
+        """The labels of both."""
         return tuple(dict.fromkeys((*self.model.labels, *self.fallback.labels)))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of both."""
+        """SHA-256 of both digests."""
         return backed_digest(self.model.digest, self.fallback.digest)
 
     @property
     def n_notes_at_once(self) -> int:
-        """That of the model."""
+        """The model's limit."""
         return self.model.n_notes_at_once
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
@@ -244,11 +259,11 @@ class BackedTagger:
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
     ) -> tuple[CopyReading, ...]:
-        """Read notes, and have marked what was not copied."""
+        """Read notes; the fallback marks what was not copied."""
         readings = list(self.model.read(notes, should_stop=should_stop, on_share=on_share))
         numbers = [number for number, reading in enumerate(readings) if reading.uncopied]
         texts = [notes[number].text for number in numbers]
-        answers = tag_checked(self.fallback, texts) if texts else ()
+        answers = tag_and_check(self.fallback, texts) if texts else ()
         for number, text, spans in zip(numbers, texts, answers, strict=True):
             reading = readings[number]
             missing = [
@@ -256,12 +271,12 @@ class BackedTagger:
                 for span in spans
                 if any(span.start < end and start < span.end for start, end in reading.uncopied)
             ]
-            readings[number] = reading.with_tags(united(text, reading.tags, missing))
+            readings[number] = reading.with_tags(unite_spans(text, reading.tags, missing))
         return tuple(readings)
 
 
-def with_fallback(tagger: Tagger) -> Tagger:
-    """Return a tagger behind which, if it writes copies, the default one stands."""
+def add_fallback(tagger: Tagger) -> Tagger:
+    """Return a tagger; one that writes copies gets the default tagger as its fallback."""
     is_safe = isinstance(tagger, BackedTagger | UnitedCopies)
     if is_safe or not isinstance(tagger, CopyingTagger):
         return tagger
@@ -269,14 +284,14 @@ def with_fallback(tagger: Tagger) -> Tagger:
 
 
 def backed_digest(model: str, fallback: str) -> str:
-    """Return the digest of a model that writes copies and the tagger behind it, from theirs."""
+    """Return the digest of a model that writes copies and its fallback, from their digests."""
     return hashlib.sha256(f"{_VERSION}|backed|{model}|{fallback}".encode()).hexdigest()
 
 
-BESIDE = "+"
-"""What stands between the taggers that are asked as one, as in "default+ginza"."""
+TAGGER_SEPARATOR = "+"
+"""Stands between the names of taggers that are used as one, as in "default+ginza"."""
 TRAINED = "trained/"
-"""What the identifier of a trained tagger begins with."""
+"""The beginning of a trained tagger's identifier."""
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
 HAND_WRITTEN = "hand_written.json"
 _KINDS = (TaggerFacts.kind, GenerativeFacts.kind)
@@ -288,10 +303,10 @@ _BY_PACE = (RULES, COMBINED, TaggerFacts.kind, PACKAGED, GenerativeFacts.kind)
 class KnownTagger:
     """A tagger that can be chosen: "rules", "default", "trained/<12 hexadecimal digits>" ...
 
-    Several as one are called "default+trained/...": of these `kind` is that of the slowest.
-    `title` is what its maker called it, untrusted text, empty for the shipped ones. Of one that was
-    trained here: `training` says how, `measured` has its figures on the validation notes (both
-    plain values), `points` are its curve.
+    Several as one have an identifier such as "default+trained/..."; their `kind` is that of the
+    slowest. `title` is the one that its maker chose, untrusted text, empty for the shipped ones.
+    For a tagger that was trained here, `training` has its settings, `measured` its figures on the
+    validation notes (both plain values), and `points` its loss curve.
     """
 
     tagger_id: str
@@ -303,29 +318,29 @@ class KnownTagger:
     measured: Mapping[str, Any] = field(default_factory=dict, hash=False)
     points: tuple[LossPoint, ...] = ()
     kinds: tuple[str, ...] = ()
-    """Of several as one, each one's."""
+    """The kinds of all taggers, if these are several as one."""
 
     @property
     def has_rules(self) -> bool:
-        """Whether rules are among what it is made of."""
+        """Whether the rules are a part of this tagger."""
         return not {RULES, COMBINED}.isdisjoint((self.kind, *self.kinds))
 
     @property
     def writes_copies(self) -> bool:
-        """Whether it writes notes again, so that a part of one may not be copied."""
+        """Whether it writes copies of notes, so that a part of a note may not be copied."""
         return self.kind == GenerativeFacts.kind
 
     @property
     def is_quick(self) -> bool:
-        """Whether it reads a page in an instant and needs no torch."""
+        """Whether it tags a page in an instant and needs no torch."""
         return self.kind in (RULES, COMBINED)
 
     @property
     def validation(self) -> dict[str, int] | None:
         """Counts of the validation notes, on which its best weights were chosen.
 
-        Of `n_gold` annotated spans `n_found` were found with the same place and type; of
-        `n_predicted` marks `n_right` are an annotated span's. None where spans were not counted.
+        `n_found` of `n_gold` annotated spans were found with the same place and type; `n_right` of
+        `n_predicted` spans are annotated ones. None if spans were not counted.
         """
         n = self.measured
         if "n_gold" not in n:
@@ -356,12 +371,12 @@ TAGGERS = Shelf("taggers", where="tagger", read=_read_tagger)
 
 
 def tagger_dir(tagger_id: str) -> Path:
-    """Return the folder of a trained tagger, be it there or not; AuditError if it is no such id."""
+    """Return the folder of a trained tagger, even if it is missing; AuditError if the id is bad."""
     return TAGGERS.place(tagger_id.removeprefix(TRAINED) if tagger_id.startswith(TRAINED) else "")
 
 
-def trained_tagger(tagger_id: str) -> KnownTagger:
-    """Return one trained tagger; AuditError where there is none, or it is not finished."""
+def find_trained_tagger(tagger_id: str) -> KnownTagger:
+    """Return a trained tagger; AuditError if there is none, or its training is not finished."""
     folder = tagger_dir(tagger_id)
     if (folder / "training.json").is_file() and not (folder / TAGGER).is_file():
         raise AuditError("This training is not finished.", where="tagger", do="Let its job go on.")
@@ -383,37 +398,37 @@ def _kind_of(content: Mapping[str, Any]) -> str:
     return COMBINED if content.get("has_rules") is True else str(content["kind"])
 
 
-def known_taggers() -> tuple[KnownTagger, ...]:
+def list_taggers() -> tuple[KnownTagger, ...]:
     """Return the taggers of this installation, the shipped ones first; reads no weights."""
     default = KnownTagger(DEFAULT, COMBINED, "", _default_digest())
     rules = KnownTagger(RULES, RULES, "", RuleTagger().digest)
-    packaged = (KnownTagger(name, PACKAGED, "", packaged_digest(name)) for name in installed())
-    trained = (one for one in TAGGERS.all() if one.kind in (*_KINDS, COMBINED))
+    packaged = (KnownTagger(name, PACKAGED, "", packaged_digest(name)) for name in list_installed())
+    trained = (tagger for tagger in TAGGERS.all() if tagger.kind in (*_KINDS, COMBINED))
     return (default, rules, *packaged, *trained)
 
 
-def known_tagger(tagger_id: str) -> KnownTagger:
-    """Return a tagger by its identifier, or the whole path of its folder; reads no weights.
+def find_tagger(tagger_id: str) -> KnownTagger:
+    """Return a tagger by its identifier or the absolute path of its folder; reads no weights.
 
-    Several are named with "+" between them.
+    The names of several taggers have "+" between them.
 
     Raises
     ------
     AuditError
-        If there is none, or the identifier is that of packages which are not installed.
+        If there is no such tagger, or its packages are not installed.
     """
     names = tagger_names(tagger_id)
-    listed = {one.tagger_id: one for one in known_taggers()}
-    taggers = [listed.get(name) or _folder_tagger(name) for name in names]
+    tagger_by_id = {tagger.tagger_id: tagger for tagger in list_taggers()}
+    taggers = [tagger_by_id.get(name) or _folder_tagger(name) for name in names]
     if len(taggers) == 1:
         return taggers[0]
     digests = [taggers[0].digest]
-    for name, one in zip(names[1:], taggers[1:], strict=True):
-        is_packaged = one.kind == PACKAGED
-        digests.append(packaged_digest(name, is_beside=True) if is_packaged else one.digest)
-    kinds = tuple(one.kind for one in taggers)
+    for name, tagger in zip(names[1:], taggers[1:], strict=True):
+        is_packaged = tagger.kind == PACKAGED
+        digests.append(packaged_digest(name, is_beside=True) if is_packaged else tagger.digest)
+    kinds = tuple(tagger.kind for tagger in taggers)
     return KnownTagger(
-        BESIDE.join(one.tagger_id for one in taggers),
+        TAGGER_SEPARATOR.join(tagger.tagger_id for tagger in taggers),
         max(kinds, key=_BY_PACE.index),
         "",
         united_digest(digests),
@@ -422,19 +437,21 @@ def known_tagger(tagger_id: str) -> KnownTagger:
 
 
 def tagger_names(tagger_id: str) -> tuple[str, ...]:
-    """Return the taggers that an identifier names, each once; a folder may have a "+" in its path.
+    """Return the names of the taggers in an identifier; a folder's path may contain a "+".
 
     Raises
     ------
     AuditError
-        If one is named twice.
+        If a tagger is named twice.
     """
     names: list[str] = []
-    pieces = tagger_id.split(BESIDE)
+    pieces = tagger_id.split(TAGGER_SEPARATOR)
     while pieces:
         sizes = range(len(pieces), 0, -1) if pieces[0].startswith("/") else (1,)
-        n_pieces = next((n for n in sizes if (Path(BESIDE.join(pieces[:n])) / TAGGER).is_file()), 1)
-        names.append(BESIDE.join(pieces[:n_pieces]))
+        n_pieces = next(
+            (n for n in sizes if (Path(TAGGER_SEPARATOR.join(pieces[:n])) / TAGGER).is_file()), 1
+        )
+        names.append(TAGGER_SEPARATOR.join(pieces[:n_pieces]))
         del pieces[:n_pieces]
     if len(set(names)) < len(names):
         raise AuditError("Name each tagger once.", where="tagger")
@@ -452,8 +469,8 @@ def _default_digest() -> str:
 
 
 def _folder_tagger(tagger_id: str) -> KnownTagger:
-    """Return the tagger of a folder, given by its whole path and called as the folder is."""
-    if tagger_id in LANGUAGE and tagger_id not in installed():
+    """Return the tagger in the folder of an absolute path; its identifier is the folder's name."""
+    if tagger_id in LANGUAGE and tagger_id not in list_installed():
         raise not_installed(tagger_id)
     content = _json_file(Path(tagger_id) / TAGGER) if Path(tagger_id).is_absolute() else {}
     if content.get("kind") not in _KINDS:
@@ -462,27 +479,27 @@ def _folder_tagger(tagger_id: str) -> KnownTagger:
 
 
 def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
-    """Return a tagger that is ready, by identifier or the whole path of its folder.
+    """Load a tagger by its identifier or the absolute path of its folder.
 
-    Several, named with "+" between them, are asked as one. Encoders and generative ones import
-    torch here, those of packages their packages.
+    Several taggers, with "+" between their names, are loaded as one. Encoders and generative
+    taggers import torch here, packaged ones import their packages.
     """
-    first, *others = tagger_names(tagger_id)
-    taggers = [_load_one(first, device=device)]
-    taggers += [_load_one(name, device=device, is_beside=True) for name in others]
-    if not others:
+    first, *later_names = tagger_names(tagger_id)
+    taggers = [_load_single(first, device=device)]
+    taggers += [_load_single(name, device=device, is_beside=True) for name in later_names]
+    if not later_names:
         return taggers[0]
-    is_copying = any(isinstance(one, CopyingTagger) for one in taggers)
+    is_copying = any(isinstance(tagger, CopyingTagger) for tagger in taggers)
     return (UnitedCopies if is_copying else UnitedTagger)(tuple(taggers), tagger_id)
 
 
-def _load_one(name: str, *, device: str, is_beside: bool = False) -> Tagger:
+def _load_single(name: str, *, device: str, is_beside: bool = False) -> Tagger:
     if name == RULES:
         return RuleTagger()
     if name == DEFAULT:
         return _default_tagger()
     if name.startswith(TRAINED):
-        trained_tagger(name)
+        find_trained_tagger(name)
         return load_tagger_folder(tagger_dir(name), device=device)
     if name in LANGUAGE:
         return PackagedTagger(name, is_beside=is_beside)
@@ -492,9 +509,9 @@ def _load_one(name: str, *, device: str, is_beside: bool = False) -> Tagger:
 
 
 def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
-    """Return the tagger of a folder with `tagger.json`, of whatever kind it is.
+    """Load the tagger of any kind from a folder with `tagger.json`.
 
-    The default tagger marks what one that writes copies does not copy.
+    A tagger that writes copies gets the default tagger as its fallback.
     """
     kind = _json_file(folder / TAGGER).get("kind")
     if kind == TaggerFacts.kind:
@@ -505,25 +522,25 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     if kind == GenerativeFacts.kind:
         from audit.deid.generative.causal_model import load_generative
 
-        return with_fallback(load_generative(folder, device=device))
+        return add_fallback(load_generative(folder, device=device))
     raise no_such_tagger()
 
 
 def network_folder(tagger_id: str) -> Path:
-    """Return the folder of a tagger's network of words, from which a training can go on.
+    """Return the folder of a tagger whose network of words a training can go on from.
 
     Raises
     ------
     AuditError
-        If there is no such tagger, or it is none with a network of words.
+        If there is no such tagger, or it has no network of words.
     """
     from audit.deid.network.wordnet import LISTS
 
     if tagger_id == DEFAULT:
         return SHIPPED
-    known_tagger(tagger_id)
+    find_tagger(tagger_id)
     if tagger_id.startswith(TRAINED):
-        folder = tagger_dir(trained_tagger(tagger_id).tagger_id)
+        folder = tagger_dir(find_trained_tagger(tagger_id).tagger_id)
     else:
         folder = Path(tagger_id)
     is_token = _json_file(folder / TAGGER).get("kind") == TaggerFacts.kind
@@ -537,7 +554,7 @@ def network_folder(tagger_id: str) -> Path:
 
 
 def _json_file(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file; an empty one where there is none."""
+    """Return the JSON object in a file; an empty one if the file has none."""
     try:
         with open_regular(path) as file:
             content = json.loads(file.read(MAX_BYTES))
@@ -558,19 +575,19 @@ LANGUAGES = ("ja", "en")
 
 @dataclass(frozen=True)
 class ShippedFigures:
-    """What a tagger found in the notes of a language that were written by hand.
+    """How much a tagger finds in the hand-written notes of a language.
 
-    `found` has for "identifier", and for "all" types together, the share 0-1 of gold spans of which
-    something was found, under any label, with its 95 % interval, and how many golds there are.
+    `recalls` has, for "identifier" and for "all" types together, the share 0-1 of gold spans of
+    which something was found under any label, with its 95 % interval, and the number of gold spans.
     """
 
     language: str
     n_notes: int
-    found: Mapping[str, tuple[Estimate, int]]
+    recalls: Mapping[str, tuple[Estimate, int]]
 
 
 def shipped_figures(tagger_id: str) -> tuple[ShippedFigures, ...]:
-    """Return what was measured of a tagger; empty where nothing is known of it."""
+    """Return the figures of a shipped tagger; empty if it was not measured."""
     content = json.loads((SHIPPED / HAND_WRITTEN).read_bytes())
     held_out = content["held_out"]
     if tagger_id == RULES and content["rules_digest"] == RuleTagger().digest:
@@ -579,13 +596,13 @@ def shipped_figures(tagger_id: str) -> tuple[ShippedFigures, ...]:
         measured = held_out["default"]
     else:  # figures of another tagger are not this one's
         return ()
-    return tuple(_figures(language, measured[language]) for language in LANGUAGES)
+    return tuple(_read_figures(language, measured[language]) for language in LANGUAGES)
 
 
-def _figures(language: str, measured: Mapping[str, Any]) -> ShippedFigures:
-    found = {}
+def _read_figures(language: str, measured: Mapping[str, Any]) -> ShippedFigures:
+    recalls = {}
     for label in ("identifier", "all"):
-        counted = measured["label_relaxed"][label]
-        share = Estimate(counted["recall"], *counted["intervals"]["recall"])
-        found[label] = share, int(counted["n_gold"])
-    return ShippedFigures(language, measured["n_notes"], found)
+        counts = measured["label_relaxed"][label]
+        recall = Estimate(counts["recall"], *counts["intervals"]["recall"])
+        recalls[label] = recall, int(counts["n_gold"])
+    return ShippedFigures(language, measured["n_notes"], recalls)

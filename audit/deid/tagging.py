@@ -30,12 +30,12 @@ from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_of
 from audit.deid.incoming_notes import SPANS, AnnotatedNotes
 from audit.deid.kinds import KINDS, Kind
-from audit.deid.known_names import found_again, names_in
-from audit.deid.persons import Names, PatientNames, names_of
+from audit.deid.known_names import add_known_names, read_certain_names
+from audit.deid.persons import Names, PatientNames, read_names
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SURROGATE, Release, n_marks
-from audit.deid.tagger import Tagger, Tags, checked_tags, is_light, tag_checked
-from audit.deid.taggers import with_fallback
+from audit.deid.tagger import Tagger, Tags, check_tags, is_light, tag_and_check
+from audit.deid.taggers import add_fallback
 from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of, in_order
 from audit.home import salted_digest
@@ -94,7 +94,7 @@ def tag_notes(
         if should_stop():
             raise AuditCancelled
 
-    tagger = with_fallback(tagger)
+    tagger = add_fallback(tagger)
     names = [SPANS, REDACTED, REFUSED, CENSUS]
     if isinstance(tagger, CopyingTagger):
         names += [COPIES, UNCOPIED]
@@ -181,9 +181,9 @@ def _asked(
     """Return what a tagger answers for some notes."""
     texts = [note.text for note in notes]
     if not texts or not isinstance(tagger, CopyingTagger):
-        return _answers(tag_checked(tagger, texts) if texts else ())
+        return _answers(tag_and_check(tagger, texts) if texts else ())
     found = tagger.read(notes, should_stop=should_stop, on_share=share)
-    tags = checked_tags([one.tags for one in found], texts=texts, name=COPIES)
+    tags = check_tags([one.tags for one in found], texts=texts, name=COPIES)
     return _answers(tags, [one.line() for one in found])
 
 
@@ -205,7 +205,7 @@ class _Sent:
             raise AuditError(
                 "The files of the tagger have changed.", where="tagger", do="Ask again."
             )
-        return _answers(tag_checked(tagger, [note.text for note in notes]) if notes else ())
+        return _answers(tag_and_check(tagger, [note.text for note in notes]) if notes else ())
 
 
 @lru_cache(maxsize=1)
@@ -222,7 +222,7 @@ def _tagged(
     """Return what was found in notes, and which names those of a patient tell with certainty."""
     found = ask(notes) if known is None else known
     return found, [
-        names_in(note.text, _spans(spans)) if note.patient_id is not None else ""
+        read_certain_names(note.text, _spans(spans)) if note.patient_id is not None else ""
         for note, (spans, _) in zip(notes, found, strict=True)
     ]
 
@@ -266,10 +266,10 @@ def _final(
     how: _How, note: TaggedDocument, spans: Tags, of: _Known
 ) -> tuple[TaggedDocument, Tags, Counter[Kind]]:
     """Return a note with what is taken out, all that was found, and what a policy leaves."""
-    names = (*of.names, names_in(note.text, spans)) if of.is_alone else of.names
-    found = found_again(note.text, spans, *filter(None, names))
+    names = (*of.names, read_certain_names(note.text, spans)) if of.is_alone else of.names
+    found = add_known_names(note.text, spans, *filter(None, names))
     for pack in of.others:
-        found = found_again(note.text, found, pack)
+        found = add_known_names(note.text, found, pack)
     document, left = how.policy.applied(replace(note, spans=found))
     return document, found, left
 
@@ -282,7 +282,7 @@ def _named(
     for note, (spans, copy), of in zip(notes, answers, known, strict=True):
         is_released = not (copy and copy["uncopied"] and how.uncopied == WITHHOLD)
         is_asked = is_released and not of.is_alone
-        names.append(names_of(_final(how, note, _spans(spans), of)[0]) if is_asked else Names())
+        names.append(read_names(_final(how, note, _spans(spans), of)[0]) if is_asked else Names())
     return names
 
 
@@ -495,7 +495,7 @@ class _Run:
         return _Known(
             tuple(filter(None, names)),
             patient is None,
-            self.people.of(patient) if self.people else None,
+            self.people.get_names(patient) if self.people else None,
             tuple(filter(None, map(pack_people, others))),
         )
 

@@ -1,7 +1,7 @@
-"""Where names begin and end in Japanese, which puts no spaces between words.
+"""The borders of names in Japanese, which puts no spaces between words.
 
-A find takes the rest of its run of katakana. A find in Han characters takes what makes it a
-surname and a given name of the lists, or the end of a given name that was cut.
+A span grows over the rest of its run of katakana. A span in Han characters grows over a listed
+given name behind its surname, or over the end of a given name that was cut.
 """
 
 from __future__ import annotations
@@ -24,42 +24,46 @@ _TITLE = re.compile(
 _HAN = re.compile(f"[{HAN}]+")
 _MAX_GROWTH = 40
 _MAX_GIVEN = 3
-"""Han characters of the longest given names but a handful."""
+"""Han characters of a given name; only a handful of names have more."""
 
 
-def grown_find(text: str, span: Span, *, free: int, limit: int) -> Span:
-    """Return a find of a name or place with the characters that its word goes on with.
+def extend_japanese_span(text: str, span: Span, *, min_start: int, max_end: int) -> Span:
+    """Return a span of a name or place, extended over the rest of its word.
 
     Parameters
     ----------
     text
         The folded note.
-    free, limit
-        Where the find before it ends, and where the next one begins.
+    min_start, max_end
+        The end of the span before it, and the start of the next span.
     """
     if span.label not in (IDENTIFIER, QUASI_IDENTIFIER):
         return span
-    start, end = _with_katakana(text, span, free=free, limit=limit)
-    written = text[start:end]
-    if _HAN.fullmatch(written):
-        end = _end_of_name(text, start, end, limit=limit)
+    start, end = _find_katakana_borders(text, span, min_start=min_start, max_end=max_end)
+    span_text = text[start:end]
+    if _HAN.fullmatch(span_text):
+        end = _find_name_end(text, start, end, max_end=max_end)
     return span if (start, end) == (span.start, span.end) else Span(start, end, span.label)
 
 
-def is_katakana(written: str) -> bool:
-    """Whether all of a word, or of words with middle dots between them, is katakana."""
-    return _FOREIGN.fullmatch(written) is not None
+def is_katakana(word: str) -> bool:
+    """Whether a word, or several words with middle dots between them, is all in katakana."""
+    return _FOREIGN.fullmatch(word) is not None
 
 
-def _with_katakana(text: str, span: Span, *, free: int, limit: int) -> tuple[int, int]:
+def _find_katakana_borders(
+    text: str, span: Span, *, min_start: int, max_end: int
+) -> tuple[int, int]:
     start, end = span.start, span.end
     is_name = span.label == IDENTIFIER
     if _KATA_BEHIND.match(text, start):
-        before = text[max(free, start - _MAX_GROWTH) : start]
-        match = (is_name and _FOREIGN_BEFORE.search(before)) or _KATA_BEFORE.search(before)
+        text_before = text[max(min_start, start - _MAX_GROWTH) : start]
+        match = (is_name and _FOREIGN_BEFORE.search(text_before)) or _KATA_BEFORE.search(
+            text_before
+        )
         start -= len(match[0]) if match else 0
     if _KATA_BEHIND.match(text, end - 1):
-        stop = min(limit, end + _MAX_GROWTH)
+        stop = min(max_end, end + _MAX_GROWTH)
         match = (is_name and _FOREIGN_BEHIND.match(text, end, stop)) or _KATA_BEHIND.match(
             text, end, stop
         )
@@ -69,33 +73,33 @@ def _with_katakana(text: str, span: Span, *, free: int, limit: int) -> tuple[int
     return start, end
 
 
-def _end_of_name(text: str, start: int, end: int, *, limit: int) -> int:
-    """Return where a name in Han characters ends that was found from `start` to `end`.
+def _find_name_end(text: str, start: int, end: int, *, max_end: int) -> int:
+    """Return the end of a name in Han characters that was found from `start` to `end`.
 
-    It takes a listed given name behind its surname. Where a surname, or more that begins with one,
-    goes on with characters of given names alone, two at most, the name was cut.
+    A listed given name behind the surname belongs to the name. The name was cut if it begins with
+    a surname and at most two characters follow in its run, all of which occur in given names.
     """
-    run = _HAN.match(text, start, min(limit, start + _MAX_GROWTH))
+    run = _HAN.match(text, start, min(max_end, start + _MAX_GROWTH))
     if run is None or run.end() <= end:
         return end
-    names, n_found = japanese_names(), end - start
+    names, n_chars = japanese_names(), end - start
     for n_last in (3, 2, 1):
-        if n_last > n_found or run[0][:n_last] not in names.family:
+        if n_last > n_chars or run[0][:n_last] not in names.surnames:
             continue
-        given = run[0][n_last : n_last + _MAX_GIVEN]
-        for n in range(len(given), n_found - n_last, -1):
-            if given[:n] in names.given:
+        given_chars = run[0][n_last : n_last + _MAX_GIVEN]
+        for n in range(len(given_chars), n_chars - n_last, -1):
+            if given_chars[:n] in names.given_names:
                 return start + n_last + n
-    rest = run[0][n_found:]
-    begun = run[0][:n_found]
-    has_surname = begun in names.family or (n_found > 2 and begun[:2] in names.family)
+    rest = run[0][n_chars:]
+    prefix = run[0][:n_chars]
+    has_surname = prefix in names.surnames or (n_chars > 2 and prefix[:2] in names.surnames)
     is_cut = has_surname and len(rest) <= 2 and _given_characters().issuperset(rest)
     return run.end() if is_cut else end
 
 
 @cache
 def _given_characters() -> frozenset[str]:
-    """Return the characters of listed given names."""
+    """Return the Han characters that occur in listed given names."""
     return frozenset(
-        char for name in japanese_names().given if _HAN.fullmatch(name) for char in name
+        char for name in japanese_names().given_names if _HAN.fullmatch(name) for char in name
     )

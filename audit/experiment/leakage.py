@@ -25,8 +25,8 @@ from audit.attack.plan import phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.deid.release import Release
 from audit.deid.span_matching import CoverageCounts, coverage
-from audit.deid.tagger import Tagger, tag_checked
-from audit.deid.taggers import known_tagger, load_tagger
+from audit.deid.tagger import Tagger, tag_and_check
+from audit.deid.taggers import find_tagger, load_tagger
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import compute_model_digest
@@ -310,7 +310,7 @@ def choose_spans(
         for start in range(0, len(gold), _NOTES_PER_BATCH):
             if should_stop():
                 raise AuditCancelled
-            tagged_spans += tag_checked(tagger, notes.texts[start : start + _NOTES_PER_BATCH])
+            tagged_spans += tag_and_check(tagger, notes.texts[start : start + _NOTES_PER_BATCH])
         return tuple(tagged_spans)
     if arm.kind == PERFECT:
         return gold
@@ -761,7 +761,7 @@ def leakage_id(order: LeakageTask) -> str:
     question = {
         "version": VERSION,
         "order": {key: value for key, value in order.plain().items() if key != "device"},
-        "taggers": {tagger: known_tagger(tagger).digest for tagger in order.taggers},
+        "taggers": {tagger: find_tagger(tagger).digest for tagger in order.taggers},
         "general": compute_model_digest(DEMO_HOSPITAL / order.language / "models" / "general"),
     }
     return question_digest(question)[:12]

@@ -229,7 +229,7 @@ def hold_outside_names(texts: Sequence[str], wanted: str, *, names: NameFinder) 
             do="Type more of what you look for, or reveal names first.",
             most=MAX_SEARCHED,
         )
-    hidden = map(without_names, texts, names.places_of(texts))
+    hidden = map(without_names, texts, names.find_names_of_texts(texts))
     return [wanted in fold_name(text) for text in hidden]
 
 

@@ -46,7 +46,7 @@ from audit.deid.tagged_sets import (
     notes_with,
     read_index,
 )
-from audit.deid.taggers import known_taggers
+from audit.deid.taggers import list_taggers
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models import registry
@@ -414,7 +414,7 @@ def _corrected(tagged: TaggedSet) -> object:
     return _name(tagged), _state(path) if path.exists() else "", tagged.census
 
 
-taggers = _kept(4, ttl="10s")(known_taggers)
+taggers = _kept(4, ttl="10s")(list_taggers)
 note_index = _kept(8)(read_index)
 hits = _kept(16)(notes_with)
 corrections = _kept(4, of=_corrected)(corrections_of)

@@ -13,7 +13,7 @@ from streamlit.components.v2.get_bidi_component_manager import get_bidi_componen
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
 from audit.deid.copies import malformed_tags
-from audit.deid.known_names import names_in
+from audit.deid.known_names import read_certain_names
 from audit.deid.name_places import NameFinder
 from audit.deid.release import is_placeholder
 from audit.deid.tagged_sets import (
@@ -176,7 +176,11 @@ def _released_html(say: Words, note: OneNote, *, labels: Collection[str], is_pas
 
     hits = [Hit(one.new_start, one.new_end, "full", ()) for one in at.values()]
     document = note.document
-    names = None if is_pasted else NameFinder(known=names_in(document.text, document.spans))
+    names = (
+        None
+        if is_pasted
+        else NameFinder(known_names=read_certain_names(document.text, document.spans))
+    )
     html = note_html(
         note.released,
         names=names,

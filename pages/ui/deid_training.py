@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import streamlit as st
 
 from audit.deid.incoming_notes import MAX_UPLOAD_MB, GivenNotes, given_path
-from audit.deid.tagger_config import FROM_TAGGER, token_settings
+from audit.deid.tagger_config import FROM_TAGGER, make_token_settings
 from audit.deid.taggers import DEFAULT
 from audit.deid.tasks import TaggerTask
 from audit.notes.spans import FIVE_TYPES, TYPES, fold_label
@@ -47,7 +47,7 @@ def draw(say: Words) -> None:
 
 def _start(found: GivenNotes, *, label_map: Mapping[str, str], title: str) -> None:
     task = TaggerTask(
-        settings=token_settings({}, usual=FROM_TAGGER),
+        settings=make_token_settings({}, defaults=FROM_TAGGER),
         base=DEFAULT,
         gold=(given_path(found.digest),),
         label_map=label_map,

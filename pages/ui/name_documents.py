@@ -45,7 +45,7 @@ def draw(say: Words, report: AuditReport) -> None:
     with paged("documents", len(rows), of=(wish.group, wish.text, wish.name_id)) as at:
         numbers = rows[at].tolist()
         if not is_revealed():  # at once: it is quicker
-            view.names.places_of([one.texts[n] for one in view.models for n in numbers])
+            view.names.find_names_of_texts([one.texts[n] for one in view.models for n in numbers])
         pairs = (_pair(say, report.table, view, n, wanted=wish.name_id) for n in numbers)
         st.html("".join(pairs))
     remark(say, "documents_limit")

@@ -68,7 +68,7 @@ def note_html(
     """
     is_shown = names is None or is_revealed()
     pieces = []
-    stretches = () if is_shown or names is None else names.places(text)
+    stretches = () if is_shown or names is None else names.find_names(text)
     for piece, mark in _pieces(text, stretches, marks=marks, is_clear=is_clear, most=most):
         words = None if mark is None else label(mark)
         pieces.append(escaped(piece) if words is None else _mark(piece, words))
@@ -80,7 +80,7 @@ def note_plain(text: str, *, names: NameFinder, is_shown: bool) -> str:
 
     Whether they are is said by the caller: a file is made when no session is there to be asked.
     """
-    return text if is_shown else _masked(text, 0, len(text), names.places(text))
+    return text if is_shown else _masked(text, 0, len(text), names.find_names(text))
 
 
 def passage_html(

@@ -1,7 +1,7 @@
-"""train_generative: the one path from gold notes and a causal language model to a tagger.
+"""Tuning of a causal language model on gold notes to a generative tagger.
 
-Comes in: a task. Goes out: a folder with `tagger.json`, `model` and the loss curve. Killed at any
-moment and begun again it goes on from the last checkpoint, on a CPU to the same weights.
+Comes in: a task. Goes out: a folder with `tagger.json`, `model` and the loss curve. A tuning that
+was killed continues from the last checkpoint, on a CPU to the same weights.
 
 Source: paper 002, section 2.3 (supervised fine-tuning on note -> note with tags).
 """
@@ -28,15 +28,15 @@ from torch.nn import functional
 from audit.deid.generative.causal_model import (
     CausalModel,
     Frame,
+    compute_note_room,
+    cut_note,
     directory_digest,
-    frame_of,
+    encode_text,
     load_causal,
+    make_frame,
     model_files,
-    pieces_of,
-    room_in,
-    text_ids,
 )
-from audit.deid.network.training import notes_to_learn
+from audit.deid.network.training import read_material
 from audit.deid.tagger import MODEL, TAGGER, Window
 from audit.deid.tagger_config import GenerativeFacts, Lora, TuningSettings
 from audit.errors import AuditError
@@ -56,24 +56,24 @@ Ids = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """What the model is given and what it shall write, end token included."""
+    """The prompt of a model and the answer that it learns to write, end token included."""
 
     prompt: Ids
     answer: Ids
 
     @property
     def n_tokens(self) -> int:
-        """Both together."""
+        """The tokens of both together."""
         return len(self.prompt) + len(self.answer)
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """All examples of a training, in the order of the notes, and what did not become one.
+    """All examples of a training, in the order of the notes, and the counts of notes and windows.
 
-    `n_longest` are the tokens of the longest window that was seen, `labels` those that occur;
-    `counts` have `n_notes` that were read and `n_windows` of them; `n_left_out` windows more cannot
-    be written with tags, or their answer does not fit.
+    `n_longest` is the number of tokens of the longest window, `labels` are those that occur.
+    `counts` holds the notes (`n_notes`), the windows that became examples (`n_windows`), and those
+    that cannot be written with tags or are too long with their answer (`n_left_out`).
     """
 
     rows: tuple[Example, ...]
@@ -91,47 +91,48 @@ class Examples:
         return digest.hexdigest()
 
 
-def examples_of(
+def make_examples(
     documents: Iterable[TaggedDocument],
     *,
     tokenizer: Any,
     frame: Frame,
-    most: int,
+    max_note_tokens: int,
     n_context: int,
     overlap: int,
     language: str,
 ) -> Examples:
     """Make examples of gold notes.
 
-    A span that the edge of a window cuts is tagged as far as it goes: windows of tagging are joined
-    in the same way. Of spans that overlap the longest stays whole.
+    If the edge of a window cuts a span, the part inside is tagged, as when windows are joined in
+    tagging. Of overlapping spans the longest stays whole.
     """
     rows: list[Example] = []
     labels: set[str] = set()
     n_notes = n_left_out = n_longest = 0
     for document in documents:
         n_notes += 1
-        flat = flatten_spans(document)
-        labels.update(span.label for span in flat.spans)
-        for window in pieces_of(
-            flat.text,
-            n_tokens=lambda text: len(text_ids(tokenizer, text)),
-            most=most,
+        flat_note = flatten_spans(document)
+        labels.update(span.label for span in flat_note.spans)
+        for window in cut_note(
+            flat_note.text,
+            count_tokens=lambda text: len(encode_text(tokenizer, text)),
+            max_tokens=max_note_tokens,
             overlap=overlap,
         ):
-            part = _part(flat, window)
+            part_note = _cut_window(flat_note, window)
             try:
-                written = write_tags(part, language=language)
+                tagged_text = write_tags(part_note, language=language)
             except AuditError:
                 n_left_out += 1
                 continue
-            note, copy = text_ids(tokenizer, part.text), text_ids(tokenizer, written)
-            parts = frame.prompt(note), (*copy, *frame.tail)
-            row = Example(*(np.array(ids, dtype=np.int32) for ids in parts))
-            if not note or row.n_tokens > n_context:
+            note_ids = encode_text(tokenizer, part_note.text)
+            copy_ids = encode_text(tokenizer, tagged_text)
+            id_lists = frame.prompt(note_ids), (*copy_ids, *frame.tail)
+            row = Example(*(np.array(ids, dtype=np.int32) for ids in id_lists))
+            if not note_ids or row.n_tokens > n_context:
                 n_left_out += 1
                 continue
-            n_longest = max(n_longest, len(note))
+            n_longest = max(n_longest, len(note_ids))
             rows.append(row)
     if not rows:
         raise AuditError(
@@ -143,7 +144,7 @@ def examples_of(
     return Examples(tuple(rows), n_longest, order_labels(labels), counts)
 
 
-def _part(document: TaggedDocument, window: Window) -> TaggedDocument:
+def _cut_window(document: TaggedDocument, window: Window) -> TaggedDocument:
     """Return a window as a note of its own."""
     spans = []
     for span in document.spans:
@@ -155,15 +156,14 @@ def _part(document: TaggedDocument, window: Window) -> TaggedDocument:
 
 
 IGNORED = -100
-"""Target of a position that the loss leaves out."""
+"""Target of a position that the loss ignores."""
 
 
 class Batch(NamedTuple):
     """Examples of one pass, padded on the right.
 
-    `ids` and `attended` are [B, L]; padding is not attended to. `targets` [B, K] are what follows
-    each of the last K of all but the last position; `IGNORED` where that belongs to a prompt or is
-    padding.
+    `ids` and `attended` are [B, L]; padding is not attended to. `targets` [B, K] are the tokens
+    behind positions L - K to L - 1; `IGNORED` for a token of a prompt and for padding.
     """
 
     ids: Tensor
@@ -171,8 +171,8 @@ class Batch(NamedTuple):
     targets: Tensor
 
 
-def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
-    """Put examples side by side."""
+def make_batch(examples: Sequence[Example], *, pad_id: int) -> Batch:
+    """Return examples as one padded batch."""
     n_longest = max(example.n_tokens for example in examples)
     ids = torch.full((len(examples), n_longest), pad_id)
     attended = torch.zeros_like(ids)
@@ -189,8 +189,8 @@ def batch_of(examples: Sequence[Example], *, pad_id: int) -> Batch:
 class CopyLearner(Learner):
     """A language model that learns to write the answers of examples.
 
-    Of `model` the parameters that want a gradient are tuned in place; the loss of `held_out` is
-    measured at both ends.
+    The parameters of `model` that require a gradient are tuned in place; the loss of `held_out` is
+    measured before the first and after the last step.
     """
 
     phase = "tuning the model"
@@ -218,72 +218,74 @@ class CopyLearner(Learner):
         )
         self.n_step_tokens = settings.batch * settings.max_tokens
         self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
-        plain = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self._keeps_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters
+        base_model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._keeps_logits = "logits_to_keep" in inspect.signature(base_model.forward).parameters
 
     def passes(self, step: int) -> Iterator[tuple[Batch, int]]:
-        """Yield the batch of each pass, and how many tokens the step learns from.
+        """Yield the batch of each pass, and the number of tokens that the step learns from.
 
-        Epochs follow each other, each in an order of its own; the last step of all may have more
-        rows than its share of the last epoch.
+        Each epoch has its own order; the last step may reach beyond the last epoch.
         """
-        n, seed = len(self._rows), self.settings.seed
+        n_rows, seed = len(self._rows), self.settings.seed
         rows: list[Example] = []
-        for at in range((step - 1) * self.settings.batch, step * self.settings.batch):
-            epoch, place = divmod(at, n)
-            rows.append(self._rows[_order_of(seed, epoch, n)[place]])
-        return self._batches(rows)
+        for row_number in range((step - 1) * self.settings.batch, step * self.settings.batch):
+            epoch, place = divmod(row_number, n_rows)
+            rows.append(self._rows[_draw_order(seed, epoch, n_rows)[place]])
+        return self._make_batches(rows)
 
     def loss(self, rows: tuple[Batch, int]) -> Tensor:
         """Return the summed cross-entropy of a pass over the answer tokens of the step."""
-        return self._summed(rows[0]) / rows[1]
+        return self._sum_loss(rows[0]) / rows[1]
 
     def measured(self, step: int) -> dict[str, float | None]:
         """Measure the held-out examples before the first step and after the last."""
         is_end = step in (0, self.n_steps)
-        return {"held_out": self.loss_of(self._held_out)} if self._held_out and is_end else {}
+        if not self._held_out or not is_end:
+            return {}
+        return {"held_out": self.compute_mean_loss(self._held_out)}
 
     def finish(self) -> None:
         """Write the tagger."""
         self._write(self)
 
-    def loss_of(self, examples: Sequence[Example]) -> float:
-        """Return the mean loss of answers in evaluation mode, in nats a token."""
+    def compute_mean_loss(self, examples: Sequence[Example]) -> float:
+        """Return the mean loss of answers in evaluation mode, in nats per token."""
         self.model.eval()
         with torch.inference_mode():
-            total = sum(float(self._summed(batch)) for batch, _ in self._batches(examples))
-        return total / sum(len(one.answer) for one in examples)
+            total = sum(float(self._sum_loss(batch)) for batch, _ in self._make_batches(examples))
+        return total / sum(len(example.answer) for example in examples)
 
-    def _batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
-        """Yield examples side by side, the longest first, and the tokens of all their answers."""
-        n, n_targets = self.settings.micro_batch, sum(len(one.answer) for one in examples)
+    def _make_batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
+        """Yield batches, the longest examples first, with the number of tokens of all answers."""
+        n_batch_rows = self.settings.micro_batch
+        n_targets = sum(len(example.answer) for example in examples)
         order = sorted(examples, key=lambda example: -example.n_tokens)
-        for start in range(0, len(order), n):
-            yield batch_of(order[start : start + n], pad_id=self._pad_id), n_targets
+        for start in range(0, len(order), n_batch_rows):
+            yield make_batch(order[start : start + n_batch_rows], pad_id=self._pad_id), n_targets
 
-    def _summed(self, batch: Batch) -> Tensor:
+    def _sum_loss(self, batch: Batch) -> Tensor:
         """Return the summed cross-entropy of a pass, of answer tokens alone."""
-        ids, attended, targets = (one.to(self.hardware.device) for one in batch)
-        n_kept = targets.shape[1] + 1
-        more = {"logits_to_keep": n_kept} if self._keeps_logits else {}
+        ids, attended, targets = (tensor.to(self.hardware.device) for tensor in batch)
+        n_logits = targets.shape[1] + 1
+        logit_options = {"logits_to_keep": n_logits} if self._keeps_logits else {}
         with self.hardware.numbers():
             logits = self.model(
-                input_ids=ids, attention_mask=attended, use_cache=False, **more
+                input_ids=ids, attention_mask=attended, use_cache=False, **logit_options
             ).logits  # [B, K + 1 or L, V]
-        is_asked = targets != IGNORED
-        said = logits[:, -n_kept:-1][is_asked].float()
-        return functional.cross_entropy(said, targets[is_asked], reduction="sum")
+        is_target = targets != IGNORED
+        answer_logits = logits[:, -n_logits:-1][is_target].float()
+        return functional.cross_entropy(answer_logits, targets[is_target], reduction="sum")
 
 
 @lru_cache(maxsize=2)
-def _order_of(seed: int, epoch: int, n_rows: int) -> list[int]:
+def _draw_order(seed: int, epoch: int, n_rows: int) -> list[int]:
     """Return the order of the rows in an epoch."""
     order: list[int] = generator(seed, "tuning order", epoch).permutation(n_rows).tolist()
     return order
 
 
-def with_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
-    """Return the model with a fresh adapter, everything else frozen; it changes no answer yet."""
+def add_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
+    """Return the model with a new adapter, which changes no answer yet; all else is frozen."""
     peft: Any = importlib.import_module("peft")
     config = peft.LoraConfig(
         task_type="CAUSAL_LM",
@@ -314,7 +316,7 @@ def train_generative(
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> GenerativeFacts:
-    """Tune the model of a task, or go on with a tuning that was stopped or killed."""
+    """Tune the model of a task, or continue a tuning that was stopped or killed."""
     with alone(task.folder), torch.random.fork_rng():
         loaded = load_causal(
             task.start or Path(),
@@ -322,9 +324,10 @@ def train_generative(
             precision=settings.precision,
             is_frozen=settings.lora is not None,
         )
-        material = notes_to_learn(task, seed=settings.seed)
+        material = read_material(task, seed=settings.seed)
         examples, held_out = (
-            _examples(notes, settings, loaded) for notes in (material.train, material.validation)
+            _make_task_examples(notes, settings, loaded)
+            for notes in (material.train, material.validation)
         )
         content = {
             "version": _VERSION,
@@ -337,17 +340,19 @@ def train_generative(
         key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
         def write(learner: CopyLearner) -> None:
-            # The adapter is added to the weights of the model.
+            # The adapter is merged into the weights of the model.
             model: Any = learner.model
-            plain = model if settings.lora is None else model.merge_and_unload(safe_merge=True)
-            place = learner.folder / MODEL
-            _write_model(plain.to(loaded.stored), place, parent=loaded.directory)
+            merged_model = (
+                model if settings.lora is None else model.merge_and_unload(safe_merge=True)
+            )
+            model_folder = learner.folder / MODEL
+            _write_model(merged_model.to(loaded.stored), model_folder, parent=loaded.directory)
             n_held_out = held_out.counts["n_notes"]
-            facts = _facts(task.title, settings, loaded, examples, n_held_out, learner.folder)
+            facts = _make_facts(task.title, settings, loaded, examples, n_held_out, learner.folder)
             write_whole(learner.folder / TAGGER, facts.file())
 
         learner = CopyLearner(
-            _model(loaded, settings),
+            _prepare_model(loaded, settings),
             settings=settings,
             pad_id=loaded.tokenizer.pad_token_id or 0,
             n_steps=settings.n_steps(len(examples.rows)),
@@ -367,43 +372,43 @@ def train_generative(
     return GenerativeFacts.of_folder(task.folder)
 
 
-def _examples(
+def _make_task_examples(
     notes: Iterable[TaggedDocument], settings: TuningSettings, loaded: CausalModel
 ) -> Examples:
-    frame = frame_of(loaded.tokenizer, language=settings.language)
+    frame = make_frame(loaded.tokenizer, language=settings.language)
     n_context = min(loaded.n_context, settings.max_tokens)
-    return examples_of(
+    return make_examples(
         notes,
         tokenizer=loaded.tokenizer,
         frame=frame,
-        most=room_in(n_context, n_frame=frame.n_tokens),
+        max_note_tokens=compute_note_room(n_context, n_frame=frame.n_tokens),
         n_context=n_context,
         overlap=settings.overlap,
         language=settings.language,
     )
 
 
-def _model(loaded: CausalModel, settings: TuningSettings) -> Any:
+def _prepare_model(loaded: CausalModel, settings: TuningSettings) -> Any:
     model = loaded.model
     if settings.lora is not None:
-        model = with_adapter(model, settings.lora, seed=settings.seed)
+        model = add_adapter(model, settings.lora, seed=settings.seed)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     return model
 
 
-def _facts(
+def _make_facts(
     title: str,
     settings: TuningSettings,
     loaded: CausalModel,
     examples: Examples,
     n_held_out: int,
-    out: Path,
+    folder: Path,
 ) -> GenerativeFacts:
-    points = read_losses(out)
+    points = read_losses(folder)
     return GenerativeFacts(
         title=title,
-        model=directory_digest(out / MODEL),
+        model=directory_digest(folder / MODEL),
         labels=examples.labels,
         n_note_tokens=examples.n_longest,
         max_tokens=min(loaded.n_context, settings.max_tokens),
@@ -429,7 +434,7 @@ def _facts(
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:
-    """Write an ordinary model directory: the weights, and the parent's tokenizer as it is."""
+    """Write an ordinary model directory: the weights, and the parent's tokenizer unchanged."""
     with whole_folder(path, replaces=True) as partial:
         model.save_pretrained(partial)
         for file in model_files(parent):

@@ -1,7 +1,7 @@
 """Token classifiers in torch: an encoder with tags, and the network of words while it is trained.
 
-Nothing is fetched, no code of a directory runs, no tensor is guessed: weights are safetensors that
-fit to the last one and hold numbers only.
+Nothing is fetched, no code of a directory runs, and no tensor is guessed: weights must be
+safetensors, every tensor must fit, and all numbers must be finite.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from audit.deid.network.word_features import FLAGS, Words
 from audit.deid.network.wordnet import (
     CONFIG,
     LISTS,
-    N_GIVEN,
+    N_INPUTS,
     NORM_EPSILON,
     TABLES,
     WEIGHTS,
     WORD_NET,
-    json_of,
     not_finite,
+    read_json,
     read_network,
 )
 from audit.deid.tagger_config import Shape
@@ -49,15 +49,15 @@ NO_LIMIT = 1_000_000
 _DROPOUT = 0.1
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
 _COUNTED_FROM_PADDING = ("roberta", "camembert", "mpnet", "longformer", "data2vec-text", "ibert")
-_OF_A_PLACE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+_LOCAL_KEYS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 _MAX_CELLS = {"cpu": 4096, "cuda": 65_536}
-"""Tokens of a batch, padding included: larger ones were slower on a CPU, and took more memory."""
+"""Tokens of a batch, padding included; larger ones were slower on a CPU and took more memory."""
 
 
 class WordNet(nn.Module):
-    """Scores every token for every tag; what stands in the padding changes nothing.
+    """Scores every token for every tag; the contents of the padding change nothing.
 
-    Its weights are asked by `audit.deid.network.wordnet`.
+    `audit.deid.network.wordnet` runs its weights without torch.
     """
 
     def __init__(self, n_tags: int, shape: Shape) -> None:
@@ -66,7 +66,7 @@ class WordNet(nn.Module):
         self.shape = shape
         tables = [nn.Embedding(n, width) for n, width in TABLES.values()]
         self.tables = nn.ModuleList(tables)
-        self.given = nn.Linear(N_GIVEN, shape.width)
+        self.given = nn.Linear(N_INPUTS, shape.width)
         self.layers = nn.ModuleList(_Layer(shape.width, far) for far in shape.dilations)
         self.norm = nn.LayerNorm(shape.width, eps=NORM_EPSILON)
         self.head = nn.Linear(shape.width, n_tags)
@@ -77,11 +77,11 @@ class WordNet(nn.Module):
 
     @property
     def reach(self) -> int:
-        """How many tokens to either side a score depends on."""
+        """The number of tokens on either side that a score depends on."""
         return sum(self.shape.dilations)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        """Return the scores [B, L, T] of rows [B, L, F] as transformers does; mask [B, L]."""
+        """Return the scores [B, L, T] of rows [B, L, F], with mask [B, L], as transformers does."""
         is_text = attention_mask.unsqueeze(dim=2).to(self.head.weight.dtype)  # [B, L, 1]
         looked_up = [
             table(input_ids[:, :, feature])
@@ -96,7 +96,7 @@ class WordNet(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Three neighbours at a distance, mixed, and added to what was there."""
+    """Mixes each token with two neighbours at a distance; returns what is added to it."""
 
     def __init__(self, width: int, dilation: int) -> None:
         super().__init__()
@@ -107,9 +107,9 @@ class _Layer(nn.Module):
         self.dropout = nn.Dropout(_DROPOUT)
 
     def forward(self, hidden: Tensor, is_text: Tensor) -> Tensor:
-        given = self.norm(hidden) * is_text  # [B, L, C]
-        far = functional.pad(given, (0, 0, self.dilation, self.dilation))
-        sides = (far[:, : given.shape[1]], given, far[:, 2 * self.dilation :])
+        normed = self.norm(hidden) * is_text  # [B, L, C]
+        far = functional.pad(normed, (0, 0, self.dilation, self.dilation))
+        sides = (far[:, : normed.shape[1]], normed, far[:, 2 * self.dilation :])
         mixed = functional.relu(self.mix(torch.cat(sides, dim=2)))
         added: Tensor = self.dropout(self.out(mixed)) * is_text
         return added
@@ -119,42 +119,46 @@ class _Layer(nn.Module):
 class TokenModel:
     """A model that gives every token a score for every tag.
 
-    `module` is a token classifier of transformers or a `WordNet`, `reader` makes tokens for
-    it, `n_positions` is the longest row in tokens, special ones included.
+    `module` is a token classifier of transformers or a `WordNet`, `reader` makes its tokens,
+    `n_positions` is the length of the longest row in tokens, special ones included.
     """
 
     module: nn.Module
     reader: Words | TokenizerReader
     n_positions: int
-    encoder: Encoder | None = None  # The module's own, faster, where its weights stay as they are.
+    encoder: Encoder | None = None
+    """A faster forward pass of the module, if its weights do not change."""
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are."""
+        """The device of the weights."""
         return next(self.module.parameters()).device
 
     @property
     def n_special(self) -> int:
-        """How many tokens of a row are special."""
+        """The number of special tokens in a row."""
         return len(self.reader.prefix) + len(self.reader.suffix)
 
     @property
-    def most_tokens(self) -> int:
-        """How many tokens of rows, padding included, it is quickest with."""
+    def max_batch_tokens(self) -> int:
+        """The number of tokens, padding included, at which the model is quickest."""
         return _MAX_CELLS[self.device.type]
 
-    def scored(self, rows: Sequence[Tokens]) -> list[Scores]:
+    def score_rows(self, rows: Sequence[Tokens]) -> list[Scores]:
         """Return the scores [tokens, tags] of rows without special tokens."""
         first = len(self.reader.prefix)
         with torch.inference_mode(), use_exact_float32(self.device.type):
-            told = self.logits(rows).float().cpu().numpy()
-        return [one[first : first + len(row)] for one, row in zip(told, rows, strict=True)]
+            scores = self.logits(rows).float().cpu().numpy()
+        return [
+            row_scores[first : first + len(row)]
+            for row_scores, row in zip(scores, rows, strict=True)
+        ]
 
     def logits(self, rows: Sequence[Tokens]) -> Tensor:
-        """Return scores [B, L, T] of pieces of notes, with special tokens, up to the longest."""
+        """Return the scores [B, L, T] of rows with special tokens, padded to the longest."""
         reader, is_words = self.reader, isinstance(self.reader, Words)
-        given = [row["id"] if is_words else row["id"][:, WORD] for row in rows]
-        ids = self.padded(given, fill=reader.pad_id)
+        features = [row["id"] if is_words else row["id"][:, WORD] for row in rows]
+        ids = self.pad_rows(features, fill=reader.pad_id)
         mask = np.zeros(ids.shape[:2], dtype=np.int64)
         for i, row in enumerate(rows):
             end = len(row) + self.n_special
@@ -162,26 +166,28 @@ class TokenModel:
             if not is_words:
                 ids[i, : len(reader.prefix)] = reader.prefix
                 ids[i, end - len(reader.suffix) : end] = reader.suffix
-        sent = {
-            name: torch.from_numpy(one).to(self.device)
-            for name, one in (("input_ids", ids), ("attention_mask", mask))
+        model_inputs = {
+            name: torch.from_numpy(array).to(self.device)
+            for name, array in (("input_ids", ids), ("attention_mask", mask))
         }
-        found: Tensor
+        logits: Tensor
         if self.encoder is None:
-            found = self.module(**sent).logits
+            logits = self.module(**model_inputs).logits
         else:
-            hidden = self.encoder.hidden(sent["input_ids"], is_text=sent["attention_mask"] > 0)
-            found = self.module.get_submodule("classifier")(hidden)
-        return found
+            hidden = self.encoder.hidden(
+                model_inputs["input_ids"], is_text=model_inputs["attention_mask"] > 0
+            )
+            logits = self.module.get_submodule("classifier")(hidden)
+        return logits
 
-    def padded(self, values: Sequence[NDArray[Any]], *, fill: int) -> NDArray[np.int64]:
-        """Return values of tokens as they lie in the rows [B, L, ...] that are scored."""
+    def pad_rows(self, rows: Sequence[NDArray[Any]], *, fill: int) -> NDArray[np.int64]:
+        """Return rows of token values as one array [B, L, ...], laid out as for scoring."""
         n_before = len(self.reader.prefix)
-        size = max(map(len, values)) + self.n_special
-        found = np.full((len(values), size, *values[0].shape[1:]), fill, dtype=np.int64)
-        for i, one in enumerate(values):
-            found[i, n_before : n_before + len(one)] = one
-        return found
+        size = max(map(len, rows)) + self.n_special
+        padded_rows = np.full((len(rows), size, *rows[0].shape[1:]), fill, dtype=np.int64)
+        for i, row in enumerate(rows):
+            padded_rows[i, n_before : n_before + len(row)] = row
+        return padded_rows
 
 
 def new_model(reader: Words, *, shape: Shape, n_tags: int, seed: int) -> TokenModel:
@@ -192,16 +198,16 @@ def new_model(reader: Words, *, shape: Shape, n_tags: int, seed: int) -> TokenMo
 
 
 def model_of_tagger(path: Path, *, n_tags: int) -> TokenModel:
-    """Return the network of words of a trained tagger, with its weights and lists."""
+    """Load the network of words of a trained tagger, with its weights and lists."""
     reader, shape, weights = read_network(open_folder(path), n_tags=n_tags)
     module = WordNet(n_tags, shape)
-    module.load_state_dict({name: torch.from_numpy(one) for name, one in weights.items()})
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return TokenModel(module, reader, NO_LIMIT)
 
 
 def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
-    """Return an encoder from a directory with a new head of tags."""
-    folder = _opened(path)
+    """Load an encoder from a directory and give it a new head of tags."""
+    folder = _open_folder(path)
     sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
     refuse_without_memory(2 * sum(sizes), where=folder.locate())
     refusal = AuditError(
@@ -211,7 +217,7 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     )
     with torch.random.fork_rng(devices=[]), refusing(refusal):
         torch.manual_seed(torch_seed(seed, "head of a tagger"))
-        module, told = transformers.AutoModelForTokenClassification.from_pretrained(
+        module, loading_info = transformers.AutoModelForTokenClassification.from_pretrained(
             folder.path,
             num_labels=n_tags,
             use_safetensors=True,
@@ -220,16 +226,19 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
             ignore_mismatched_sizes=True,
             **_SAFE,
         )
-    new = {*told["missing_keys"], *(one[0] for one in told["mismatched_keys"])}
-    if any(name.partition(".")[0] not in ("classifier", "score") for name in new):
+    new_names = {
+        *loading_info["missing_keys"],
+        *(mismatch[0] for mismatch in loading_info["mismatched_keys"]),
+    }
+    if any(name.partition(".")[0] not in ("classifier", "score") for name in new_names):
         raise refusal
     _refuse_non_finite(module, where=folder.locate())
-    return _of_transformers(module, folder)
+    return _wrap_transformers(module, folder)
 
 
 def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
     """Load an encoder that `save_model_folder` wrote."""
-    folder = _opened(path)
+    folder = _open_folder(path)
     refusal = AuditError(
         "The directory cannot be loaded as a token classifier.",
         where=folder.locate(),
@@ -238,19 +247,24 @@ def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
     with refusing(refusal):
         n_bytes = (folder.path / WEIGHTS).stat().st_size
         refuse_without_memory(4 * n_bytes, where=folder.locate())
-        with torch.device("meta"), suppress(RuntimeError):  # not every kind can be built so
+        # Some kinds cannot be built on this device.
+        with torch.device("meta"), suppress(RuntimeError):
             promised = _encoder_model(folder, n_tags=n_tags).module.parameters()
             if 2 * sum(map(torch.numel, promised)) > n_bytes:  # in 16 bits at least
                 raise refusal
-        found = _encoder_model(folder, n_tags=n_tags)
-        # Read, not mapped: a mapped file can change while it is in use.
+        token_model = _encoder_model(folder, n_tags=n_tags)
+        # The file is read, not mapped: a mapped file can change while it is in use.
         with open_regular(folder.path / WEIGHTS) as file:
             weights = load(file.read())
-        module = found.module.float()
-        module.load_state_dict({name: one.float() for name, one in weights.items()}, strict=True)
+        module = token_model.module.float()
+        module.load_state_dict(
+            {name: tensor.float() for name, tensor in weights.items()}, strict=True
+        )
     _refuse_non_finite(module, where=folder.locate())
     module = module.to(pick_device(device)).eval()
-    return replace(found, module=module, encoder=Encoder(module) if is_supported(module) else None)
+    return replace(
+        token_model, module=module, encoder=Encoder(module) if is_supported(module) else None
+    )
 
 
 def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
@@ -258,10 +272,10 @@ def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
     config.num_labels = n_tags
     with torch.random.fork_rng(devices=[]):
         module = transformers.AutoModelForTokenClassification.from_config(config)
-    return _of_transformers(module, folder)
+    return _wrap_transformers(module, folder)
 
 
-def _of_transformers(module: Any, folder: ModelFolder) -> TokenModel:
+def _wrap_transformers(module: Any, folder: ModelFolder) -> TokenModel:
     refusal = AuditError(
         "The tokenizer cannot be built from its files.",
         where=folder.locate(),
@@ -273,23 +287,23 @@ def _of_transformers(module: Any, folder: ModelFolder) -> TokenModel:
     n = int(getattr(config, "max_position_embeddings", None) or NO_LIMIT)
     if any(name in str(getattr(config, "model_type", "")) for name in _COUNTED_FROM_PADDING):
         n -= int(config.pad_token_id or 0) + 1
-    return TokenModel(module, TokenizerReader.of(tokenizer), n if n > 0 else NO_LIMIT)
+    return TokenModel(module, TokenizerReader.from_tokenizer(tokenizer), n if n > 0 else NO_LIMIT)
 
 
 def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False) -> None:
-    """Write a model's files into a folder that is there; weights in float16 if `is_halved`."""
+    """Write a model's files into an existing folder; weights in float16 if `is_halved`."""
     module: Any = model.module
-    kept = {
-        name: one.half() if is_halved and one.is_floating_point() else one.clone()
-        for name, one in own_tensors(module.state_dict()).items()
+    tensors = {
+        name: tensor.half() if is_halved and tensor.is_floating_point() else tensor.clone()
+        for name, tensor in own_tensors(module.state_dict()).items()
     }
-    save_file(kept, path / WEIGHTS, metadata={"format": "pt"})
+    save_file(tensors, path / WEIGHTS, metadata={"format": "pt"})
     if isinstance(module, WordNet):
         shape = {"width": module.shape.width, "dilations": list(module.shape.dilations)}
         content: dict[str, Any] = {"model_type": WORD_NET, **module.sizes, **shape}
     else:
-        told = json.loads(module.config.to_json_string(use_diff=False))
-        content = {key: value for key, value in told.items() if key not in _OF_A_PLACE}
+        config = json.loads(module.config.to_json_string(use_diff=False))
+        content = {key: value for key, value in config.items() if key not in _LOCAL_KEYS}
         content["architectures"] = [type(module).__name__]
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"
     (path / CONFIG).write_text(text, encoding="utf-8")
@@ -299,16 +313,16 @@ def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False)
         model.reader.tokenizer.save_pretrained(path)
 
 
-def _opened(path: Path) -> ModelFolder:
-    """Return a directory whose files ask for no code to run."""
+def _open_folder(path: Path) -> ModelFolder:
+    """Open a directory; AuditError if its files want code to run."""
     folder = open_folder(path)
     for name in (CONFIG, "tokenizer_config.json"):
         if name in folder.files:
-            refuse_code_keys(json_of(folder, name), place=folder.locate(name))
+            refuse_code_keys(read_json(folder, name), place=folder.locate(name))
     return folder
 
 
 def _refuse_non_finite(module: nn.Module, *, where: str) -> None:
     tensors = module.state_dict().values()
-    if not all(torch.isfinite(one).all() for one in tensors if one.is_floating_point()):
+    if not all(torch.isfinite(tensor).all() for tensor in tensors if tensor.is_floating_point()):
         raise not_finite(where)

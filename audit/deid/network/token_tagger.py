@@ -1,4 +1,4 @@
-"""The token tagger: a network of words, or an encoder, asked for the spans of notes."""
+"""The token tagger: it finds spans with a network of words or an encoder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.deid.borders import whole_finds
-from audit.deid.network.decode import Scorer, scores_of, spans_from
+from audit.deid.borders import tag_whole_words
+from audit.deid.network.decode import Scorer, decode_spans, score_notes
 from audit.deid.network.wordnet import LISTS, WordScorer, load_scorer
 from audit.deid.tagger import MODEL, Tags
 from audit.deid.tagger_config import TaggerFacts, file_digests
@@ -18,7 +18,7 @@ from audit.models.inspect import open_folder
 
 @dataclass(frozen=True, eq=False)
 class TokenTagger:
-    """Finds spans with what scores tokens."""
+    """Finds spans by the scores that a model gives to tokens."""
 
     facts: TaggerFacts
     model: Scorer
@@ -27,11 +27,11 @@ class TokenTagger:
 
     @property
     def is_light(self) -> bool:
-        """Whether it is a network of words."""
+        """Whether the model is a network of words."""
         return isinstance(self.model, WordScorer)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is sent to another process as the folder that it is in."""
+        """Pickle the path of the folder; the other process loads the tagger from there."""
         return load_token_tagger, (self.path,)
 
     @property
@@ -41,18 +41,18 @@ class TokenTagger:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Those it was trained on."""
+        """The labels that it was trained on."""
         return self.facts.labels
 
     def tag(self, texts: Sequence[str]) -> tuple[Tags, ...]:
         """Return the spans of each text."""
-        return whole_finds(texts, self._tagged)
+        return tag_whole_words(texts, self._tag_folded)
 
-    def _tagged(self, texts: Sequence[str]) -> Sequence[Tags]:
+    def _tag_folded(self, texts: Sequence[str]) -> Sequence[Tags]:
         facts = self.facts
         notes = self.model.reader.read(texts)
-        scores = scores_of(notes, model=self.model, size=facts.n_tokens, overlap=facts.overlap)
-        return spans_from(scores, notes=notes, scheme=facts.tag_scheme, bias=facts.bias)
+        scores = score_notes(notes, model=self.model, size=facts.n_tokens, overlap=facts.overlap)
+        return decode_spans(scores, notes=notes, scheme=facts.tag_scheme, bias=facts.bias)
 
 
 def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
@@ -69,7 +69,7 @@ def load_token_tagger(path: Path, *, device: str = "auto") -> TokenTagger:
 
 
 def load_model(path: Path, *, n_tags: int, device: str = "auto") -> Scorer:
-    """Load the model of a tagger; a network of words reads on the CPU, wherever it was trained."""
+    """Load the model of a tagger; a network of words always runs on the CPU."""
     folder = open_folder(path)
     if LISTS in folder.files:
         return load_scorer(folder, n_tags=n_tags)

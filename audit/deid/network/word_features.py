@@ -1,7 +1,7 @@
 """The tokens of a network of words: words of Latin letters, numbers, and every other sign.
 
-It knows no vocabulary, but of every word its ends, its shape and the lists in which it stands:
-names that nobody has seen look like names.
+There is no vocabulary. A word is described by its ends, its shape and the lists that contain it,
+so that names which never occurred in training look like names too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ KINDS = (
 _N_TABLE, _N_CODES = 0x10000, 0x110000
 _HAN_PLANES = slice(0x20000, 0x40000)
 _VERSION = 2
-# What kinds make units that no span cuts: 1 words of Latin letters, 2 numbers.
+# The units that no span cuts: 1 is a word of Latin letters, 2 is a number.
 _UNIT_OF = {"capital": 1, "small letter": 1, "digit": 2}
 _UNIT = np.array([_UNIT_OF.get(kind, 0) for kind in KINDS])
 _BLANK, _LINE_END, _CAPITAL, _SMALL = (
@@ -59,7 +59,7 @@ _BLANK, _LINE_END, _CAPITAL, _SMALL = (
 _JAPANESE = np.isin(range(len(KINDS)), [KINDS.index(k) for k in ("hiragana", "katakana", "kanji")])
 
 N_WORDS, N_EDGES, N_SHAPES, N_GAPS = 16_384, 8_192, 128, 5
-"""How many numbers words, beginnings and ends, shapes and gaps have; 0 is padding."""
+"""The table sizes of words, of beginnings and ends, of shapes and of gaps; number 0 is padding."""
 FLAGS = (
     "first name",
     "surname",
@@ -81,7 +81,7 @@ FLAGS = (
     "job begins",
     "job goes on",
 )
-"""What lists of names and the text around say of a token, by the number of its bit."""
+"""The flags of a token, in the order of their bits: from lists and from the text around it."""
 LATIN_LISTS = ("first names", "surnames", "places", "common words", "jobs")
 JAPANESE_LISTS = tuple(f"Japanese {name}" for name in LATIN_LISTS)
 _ELSEWHERE, _NO_SMALL, _NO_CAPITALS, _IN_JAPANESE, _FIRST_JAPANESE = (1 << b for b in range(5, 10))
@@ -93,13 +93,13 @@ _LISTS, _CASE, _SMALL_FORM = GAP, GAP + 1, GAP + 2
 _IS_SMALL, _HAS_CAPITALS = 1, 2
 
 
-def _hashed(text: str, n: int, *, salt: str = "") -> int:
-    """Return the number of a text out of 2 to n - 1: the same everywhere."""
+def _hash_text(text: str, n: int, *, salt: str = "") -> int:
+    """Return a hash of a text from 2 to n - 1; it is the same on every machine."""
     return 2 + zlib.crc32(f"{salt}{text}".encode("utf-8", "surrogatepass")) % (n - 2)
 
 
-def _mixed(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
-    """Return the numbers of codes out of 2 to n - 1 (the mixer of SplitMix64)."""
+def _mix_codes(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
+    """Return hashes of codes from 2 to n - 1 (the mixer of SplitMix64)."""
     mixed = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return (2 + (mixed >> np.uint64(33)) % np.uint64(n - 2)).astype(np.int32)
@@ -108,39 +108,39 @@ def _mixed(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _joined(*codes: NDArray[np.uint64], behind: Any = 0) -> NDArray[np.uint64]:
-    """Return one hash of the codes in turn, those that `behind` is the hash of before them."""
-    found = np.zeros(len(codes[0]), dtype=np.uint64)
-    found += behind
-    for one in codes:
-        found = (found + one + np.uint64(1)) * _STEP
-        found ^= found >> np.uint64(29)
-    return found
+def _join_hashes(*codes: NDArray[np.uint64], prefix_hashes: Any = 0) -> NDArray[np.uint64]:
+    """Return the hashes of sequences of codes that continue those with `prefix_hashes`."""
+    hashes = np.zeros(len(codes[0]), dtype=np.uint64)
+    hashes += prefix_hashes
+    for word_codes in codes:
+        hashes = (hashes + word_codes + np.uint64(1)) * _STEP
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
-class _Met:
-    """The words of some texts, each with a number, and of each what it is known by."""
+class _WordTable:
+    """The words of some texts: each has a number and a row of features."""
 
-    def __init__(self, features: Callable[[str], tuple[int, ...]]) -> None:
-        self._features = features
+    def __init__(self, describe_word: Callable[[str], tuple[int, ...]]) -> None:
+        self._describe_word = describe_word
         self.numbers: dict[str, int] = {}
         self.rows: list[tuple[int, ...]] = []
 
-    def number(self, word: str) -> int:
-        """Return the number of a word, which it has from now on."""
-        found = self.numbers.get(word)
-        if found is None:
+    def get_number(self, word: str) -> int:
+        """Return the number of a word; a new word gets one."""
+        number = self.numbers.get(word)
+        if number is None:
             small = word.lower()
-            of_small = self.number(small) if small != word else len(self.rows)
-            found = self.numbers[word] = len(self.rows)
-            self.rows.append((*self._features(word), of_small))
-        return found
+            small_number = self.get_number(small) if small != word else len(self.rows)
+            number = self.numbers[word] = len(self.rows)
+            self.rows.append((*self._describe_word(word), small_number))
+        return number
 
 
 def _sorted_hashes(words: Mapping[str, int]) -> tuple[NDArray[np.uint64], NDArray[np.int32]]:
-    """Return the hashes of words of one length, sorted, and the bits of each."""
+    """Return the sorted hashes of words of one length, and the bits of each word."""
     codes = np.array([list(map(ord, word)) for word in words], dtype=np.uint64).T
-    hashes = _joined(*codes)
+    hashes = _join_hashes(*codes)
     order = np.argsort(hashes)
     return hashes[order], np.array(list(words.values()), dtype=np.int32)[order]
 
@@ -150,8 +150,8 @@ class Words:
     """Makes tokens of words of Latin letters, numbers, and every other sign, as a reader.
 
     `lists` are those of `LATIN_LISTS` and `JAPANESE_LISTS`, in small letters; see `TokenizerReader`
-    for the rest. No vocabulary is kept: words are known by numbers that many share, by their
-    beginnings and ends, and by what lists and the text around say of them.
+    for the other attributes. There is no vocabulary: a word is described by a hash that it shares
+    with many words, by its beginning and end, and by flags from lists and from the text around it.
     """
 
     lists: Mapping[str, frozenset[str]]
@@ -161,102 +161,106 @@ class Words:
     unknown_id: ClassVar[int] = 1
 
     @cached_property
-    def _japanese(self) -> dict[int, tuple[NDArray[np.uint64], NDArray[np.int32]]]:
-        """By numbers of characters: hashes of the names that have so many, bits of their lists."""
-        found: dict[int, dict[str, int]] = {}
-        for place, name in enumerate(JAPANESE_LISTS):
+    def _japanese_hashes(self) -> dict[int, tuple[NDArray[np.uint64], NDArray[np.int32]]]:
+        """Length of names -> the hashes of names of that length, and the bits of their lists."""
+        bits_by_length: dict[int, dict[str, int]] = {}
+        for list_number, name in enumerate(JAPANESE_LISTS):
             for word in self.lists.get(name, frozenset()):
                 if 2 <= len(word) <= _MAX_NAME:
-                    found.setdefault(len(word), {}).setdefault(word, 0)
-                    found[len(word)][word] |= _FIRST_JAPANESE << 2 * place
-        return {n: _sorted_hashes(words) for n, words in sorted(found.items())}
+                    bits_by_length.setdefault(len(word), {}).setdefault(word, 0)
+                    bits_by_length[len(word)][word] |= _FIRST_JAPANESE << 2 * list_number
+        return {n: _sorted_hashes(words) for n, words in sorted(bits_by_length.items())}
 
     def read(self, texts: Sequence[str]) -> list[Tokens]:
-        """Return the tokens of each text; white space is none, no word or number is cut."""
-        joined = "\n".join(texts)  # read as one, with a line end between two
-        codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        behind = np.array([*accumulate(len(text) + 1 for text in texts)], dtype=np.int64)
-        kinds = _tables()[1][codes]
-        unit, is_first = _UNIT[kinds], np.ones(len(codes), dtype=bool)
-        is_first[1:] = (unit[1:] != unit[:-1]) | (unit[1:] == 0)
+        """Return the tokens of each text; white space is no token, no word or number is cut."""
+        joined_text = "\n".join(texts)  # read as one text, with line ends in between
+        codes = np.frombuffer(joined_text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        text_ends = np.array([*accumulate(len(text) + 1 for text in texts)], dtype=np.int64)
+        kinds = _make_tables()[1][codes]
+        units, is_first = _UNIT[kinds], np.ones(len(codes), dtype=bool)
+        is_first[1:] = (units[1:] != units[:-1]) | (units[1:] == 0)
         firsts = np.flatnonzero(is_first)
         ends = np.append(firsts[1:], len(codes))
         is_sign = (kinds[firsts] != _BLANK) & (kinds[firsts] != _LINE_END)
         starts, ends = firsts[is_sign], ends[is_sign]
-        found = np.zeros(len(starts), dtype=TOKEN)
-        text_of = np.searchsorted(behind, starts, side="right")
-        begins = np.append(0, behind)[text_of]
-        found["start"], found["end"] = starts - begins, ends - begins
+        tokens = np.zeros(len(starts), dtype=TOKEN)
+        text_numbers = np.searchsorted(text_ends, starts, side="right")
+        text_starts = np.append(0, text_ends)[text_numbers]
+        tokens["start"], tokens["end"] = starts - text_starts, ends - text_starts
         if len(starts):
-            plain_codes = codes.astype(np.uint64)
+            folded_codes = codes.astype(np.uint64)
             is_basic = codes < _N_TABLE
-            plain_codes[is_basic] = _tables()[0][codes[is_basic]]
-            plain_codes[behind[:-1] - 1] = 0
-            ids = self._signs(plain_codes, starts, kinds)
-            self._words(ids, joined, starts, ends, text_of, unit[starts])
-            ids[:, GAP] = _gaps(kinds, starts, ends)
-            ids[:, FLAG] |= self._of_text(kinds, starts, behind, text_of)
-            ids[:, FLAG] |= self._names(plain_codes)[starts]
-            found["id"] = ids
-        return np.split(found, np.searchsorted(starts, behind)[:-1]) if texts else []
+            folded_codes[is_basic] = _make_tables()[0][codes[is_basic]]
+            folded_codes[text_ends[:-1] - 1] = 0
+            ids = self._describe_signs(folded_codes, starts, kinds)
+            self._describe_words(ids, joined_text, starts, ends, text_numbers, units[starts])
+            ids[:, GAP] = _measure_gaps(kinds, starts, ends)
+            ids[:, FLAG] |= self._flag_text(kinds, starts, text_ends, text_numbers)
+            ids[:, FLAG] |= self._flag_names(folded_codes)[starts]
+            tokens["id"] = ids
+        return np.split(tokens, np.searchsorted(starts, text_ends)[:-1]) if texts else []
 
-    def _signs(
+    def _describe_signs(
         self, codes: NDArray[np.uint64], starts: NDArray[np.intp], kinds: NDArray[np.uint8]
     ) -> NDArray[np.int32]:
-        """Return the features of tokens as if each were one character, with its neighbours."""
+        """Return the features of tokens by their first character and its two neighbours."""
         around = np.concatenate(([0], codes, [0])).astype(np.uint64)
-        before, own, after = around[starts], around[starts + 1], around[starts + 2]
+        previous_codes, own_codes = around[starts], around[starts + 1]
+        next_codes = around[starts + 2]
         ids = np.zeros((len(starts), N_FEATURES), dtype=np.int32)
-        ids[:, WORD] = _mixed(own, N_WORDS)
-        ids[:, BEGIN] = _mixed(_joined(before, own), N_EDGES)
-        ids[:, END] = _mixed(_joined(own, after), N_EDGES)
+        ids[:, WORD] = _mix_codes(own_codes, N_WORDS)
+        ids[:, BEGIN] = _mix_codes(_join_hashes(previous_codes, own_codes), N_EDGES)
+        ids[:, END] = _mix_codes(_join_hashes(own_codes, next_codes), N_EDGES)
         ids[:, SHAPE] = 100 + kinds[starts]
         return ids
 
-    def _words(
+    def _describe_words(
         self,
         ids: NDArray[np.int32],
         text: str,
         starts: Any,
         ends: Any,
-        text_of: Ids,
-        unit: NDArray[Any],
+        text_numbers: Ids,
+        units: NDArray[Any],
     ) -> None:
-        """Write the features of words and numbers."""
-        places, met = np.flatnonzero(unit), _Met(self._features)
-        at = [
-            met.number(text[start:end])
+        """Write the features of words and numbers into `ids`."""
+        places, word_table = np.flatnonzero(units), _WordTable(self._describe_word)
+        numbers = [
+            word_table.get_number(text[start:end])
             for start, end in zip(starts[places].tolist(), ends[places].tolist(), strict=True)
         ]
-        rows = np.array(met.rows, dtype=np.int32).reshape(-1, _SMALL_FORM + 1)[at]
+        rows = np.array(word_table.rows, dtype=np.int32).reshape(-1, _SMALL_FORM + 1)[numbers]
         ids[places, :GAP] = rows[:, :GAP]
-        case, small = rows[:, _CASE], rows[:, _SMALL_FORM] + len(met.rows) * text_of[places]
+        case, small = (
+            rows[:, _CASE],
+            rows[:, _SMALL_FORM] + len(word_table.rows) * text_numbers[places],
+        )
         is_elsewhere = (case == _HAS_CAPITALS) & np.isin(small, small[case == _IS_SMALL])
         ids[places, FLAG] = rows[:, _LISTS] | np.where(is_elsewhere, _ELSEWHERE, 0)
 
-    def _features(self, word: str) -> tuple[int, ...]:
-        """Return a word's features without the gap, the lists that it is in, and its case."""
-        plain_word = normalize("NFKC", word)
-        small = plain_word.lower()
+    def _describe_word(self, word: str) -> tuple[int, ...]:
+        """Return a word's features without the gap, the flags of its lists, and its case."""
+        normal_word = normalize("NFKC", word)
+        small = normal_word.lower()
         if small[0].isdigit():
-            n, value = len(small), small if len(small) < 3 else small[:2]
+            n, digits = len(small), small if len(small) < 3 else small[:2]
             shape = 80 + min(n, 12)
-            about = f"{n}#{value}" if n < 5 else f"{min(n, 12)}#"
+            number_key = f"{n}#{digits}" if n < 5 else f"{min(n, 12)}#"
             return (
-                _hashed(about, N_WORDS, salt="#"),
-                _hashed(value, N_EDGES, salt="#"),
-                _hashed(str(n), N_EDGES, salt="#"),
+                _hash_text(number_key, N_WORDS, salt="#"),
+                _hash_text(digits, N_EDGES, salt="#"),
+                _hash_text(str(n), N_EDGES, salt="#"),
                 shape,
                 0,
                 0,
             )
         case = (
             0
-            if plain_word.islower()
+            if normal_word.islower()
             else 1
-            if plain_word[1:].islower()
+            if normal_word[1:].islower()
             else 2
-            if plain_word.isupper()
+            if normal_word.isupper()
             else 3
         )
         flags = sum(
@@ -264,73 +268,75 @@ class Words:
         )
         shape = 1 + 10 * case + min(len(small), 9)
         return (
-            _hashed(small, N_WORDS),
-            _hashed(small[:3], N_EDGES, salt="^"),
-            _hashed(small[-3:], N_EDGES, salt="$"),
+            _hash_text(small, N_WORDS),
+            _hash_text(small[:3], N_EDGES, salt="^"),
+            _hash_text(small[-3:], N_EDGES, salt="$"),
             shape,
             flags,
             _HAS_CAPITALS if case else _IS_SMALL if word.islower() else 0,
         )
 
-    def _of_text(
-        self, kinds: NDArray[np.uint8], starts: Ids, behind: Ids, text_of: Ids
+    def _flag_text(
+        self, kinds: NDArray[np.uint8], starts: Ids, text_ends: Ids, text_numbers: Ids
     ) -> NDArray[np.int32]:
-        """Return the flags that tell of the line and of the whole text."""
+        """Return the flags of the tokens' lines and of their whole texts."""
         is_small, is_capital = kinds == _SMALL, kinds == _CAPITAL
-        line = np.cumsum(kinds == _LINE_END)
-        n_small = np.bincount(line, weights=is_small)[line[starts]]
-        n_capital = np.bincount(line, weights=is_capital)[line[starts]]
-        flags = np.where((n_small == 0) & (n_capital > 0), _NO_SMALL, 0)
+        line_numbers = np.cumsum(kinds == _LINE_END)
+        n_small = np.bincount(line_numbers, weights=is_small)[line_numbers[starts]]
+        n_capital = np.bincount(line_numbers, weights=is_capital)[line_numbers[starts]]
+        line_flags = np.where((n_small == 0) & (n_capital > 0), _NO_SMALL, 0)
 
-        def count(is_one: NDArray[np.bool_]) -> Ids:
-            """Return how many characters of each text are one."""
-            return np.diff(np.append(0, np.cumsum(is_one)[np.minimum(behind, len(kinds)) - 1]))
+        def count(is_counted: NDArray[np.bool_]) -> Ids:
+            """Return the number of counted characters in each text."""
+            return np.diff(
+                np.append(0, np.cumsum(is_counted)[np.minimum(text_ends, len(kinds)) - 1])
+            )
 
         n_capitals = count(is_capital)
         n_letters = n_capitals + count(is_small)
         has_few = (n_letters >= _MANY_LETTERS) & (n_capitals <= _FEW_CAPITALS * n_letters)
-        of_text = np.where(has_few, _NO_CAPITALS, 0)
-        of_text |= np.where(count(_JAPANESE[kinds]) > 0, _IN_JAPANESE, 0)
-        return (flags | of_text[text_of]).astype(np.int32)
+        text_flags = np.where(has_few, _NO_CAPITALS, 0)
+        text_flags |= np.where(count(_JAPANESE[kinds]) > 0, _IN_JAPANESE, 0)
+        return (line_flags | text_flags[text_numbers]).astype(np.int32)
 
-    def _names(self, codes: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Return the flags of characters at which a Japanese name of a list begins or goes on."""
-        found = np.zeros(len(codes), dtype=np.int32)
-        hashes = _joined(codes)
+    def _flag_names(self, codes: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Return the flags of characters at which a listed Japanese name begins or goes on."""
+        flags = np.zeros(len(codes), dtype=np.int32)
+        hashes = _join_hashes(codes)
         for n in range(2, min(_MAX_NAME, len(codes)) + 1):
-            hashes = _joined(codes[n - 1 :], behind=hashes[:-1])
-            if n not in self._japanese:
+            hashes = _join_hashes(codes[n - 1 :], prefix_hashes=hashes[:-1])
+            if n not in self._japanese_hashes:
                 continue
-            listed, bits = self._japanese[n]
-            at = np.minimum(np.searchsorted(listed, hashes), len(listed) - 1)
-            begins = np.flatnonzero(listed[at] == hashes)
-            of_lists = bits[at[begins]]
-            found[begins] |= of_lists
+            listed, bits = self._japanese_hashes[n]
+            indices = np.minimum(np.searchsorted(listed, hashes), len(listed) - 1)
+            begins = np.flatnonzero(listed[indices] == hashes)
+            list_bits = bits[indices[begins]]
+            flags[begins] |= list_bits
             for k in range(1, n):
-                found[begins + k] |= of_lists << 1
-        return found
+                flags[begins + k] |= list_bits << 1
+        return flags
 
     def to_json(self) -> str:
-        """Return the lists as the text of a file."""
+        """Return the lists as the JSON text of a file."""
         lists = {name: " ".join(sorted(words)) for name, words in self.lists.items()}
         content = {"version": _VERSION, "kinds": list(KINDS), "flags": list(FLAGS), "lists": lists}
         return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def _gaps(kinds: NDArray[np.uint8], starts: Any, ends: Any) -> NDArray[np.int32]:
-    """Return what stands before each token: 1 nothing, 2 a blank, 3 blanks, 4 a line end."""
-    before = np.append(0, ends[:-1])
+def _measure_gaps(kinds: NDArray[np.uint8], starts: Any, ends: Any) -> NDArray[np.int32]:
+    """Return the gap before each token: 1 nothing, 2 a blank, 3 several blanks, 4 a line end."""
+    previous_ends = np.append(0, ends[:-1])
     n_ends = np.append(0, np.cumsum(kinds == _LINE_END))
-    has_end = (n_ends[starts] > n_ends[before]) | (np.arange(len(starts)) == 0)
-    return np.where(has_end, 4, 1 + np.minimum(starts - before, 2)).astype(np.int32)
+    has_end = (n_ends[starts] > n_ends[previous_ends]) | (np.arange(len(starts)) == 0)
+    return np.where(has_end, 4, 1 + np.minimum(starts - previous_ends, 2)).astype(np.int32)
 
 
 def words_from_json(text: str, *, where: str) -> Words:
-    """Read the lists of a reader."""
+    """Return a reader with the lists in the JSON text of a file."""
     try:
         content = json.loads(text)
-        told = [content["version"], content["kinds"], content["flags"]]
-        if told != [_VERSION, list(KINDS), list(FLAGS)]:
+        formats = [content["version"], content["kinds"], content["flags"]]
+        if formats != [_VERSION, list(KINDS), list(FLAGS)]:
             raise ValueError
         return Words(
             {str(name): frozenset(str(words).split()) for name, words in content["lists"].items()}
@@ -343,30 +349,30 @@ def words_from_json(text: str, *, where: str) -> Words:
         ) from None
 
 
-def plain(char: str) -> str:
-    """Return the form in which a character is looked up: NFKC and small, where that is one too."""
+def fold_char(char: str) -> str:
+    """Return the form in which a character is looked up: NFKC and small, if one character."""
     for form in (normalize("NFKC", char), char):
         if len(form) == 1 and len(form.lower()) == 1:
             small = form.lower()
-            # Some signs change once more; the form must be its own form.
+            # Some signs change once more; the form of a form must be itself.
             again = normalize("NFKC", small)
             return small if again == small else form if form == char else char
     return char
 
 
-def _kind(char: str) -> str:
+def _classify_char(char: str) -> str:
     if char in "\r\n\v\f\x1c\x1d\x1e\x85\u2028\u2029":
         return "line end"
     if char.isspace():
         return "blank"
-    known = normalize("NFKC", char)[:1]
-    category, name = unicodedata.category(known), unicodedata.name(known, "")
+    folded_char = normalize("NFKC", char)[:1]
+    category, name = unicodedata.category(folded_char), unicodedata.name(folded_char, "")
     if category == "Nd":
         return "digit"
     for start, kind in (("HIRAGANA", "hiragana"), ("KATAKANA", "katakana"), ("CJK", "kanji")):
         if name.startswith(start) and (category[0] == "L" or kind != "kanji"):
             return kind
-    if known in "々〆ヶ〇":
+    if folded_char in "々〆ヶ〇":
         return "kanji"
     if category[0] == "L":
         letters = {"Lu": "capital", "Lt": "capital", "Ll": "small letter"}
@@ -375,10 +381,10 @@ def _kind(char: str) -> str:
 
 
 @cache
-def _tables() -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-    """Return the plain codes of the basic plane, and the kind of every character."""
+def _make_tables() -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Return the folded codes of the basic plane, and the kind of every character."""
     chars = [chr(code) for code in range(_N_TABLE)]
     kinds = np.full(_N_CODES, KINDS.index("other"), dtype=np.uint8)
-    kinds[:_N_TABLE] = [KINDS.index(_kind(char)) for char in chars]
+    kinds[:_N_TABLE] = [KINDS.index(_classify_char(char)) for char in chars]
     kinds[_HAN_PLANES] = KINDS.index("kanji")
-    return np.array([ord(plain(char)) for char in chars], dtype=np.int32), kinds
+    return np.array([ord(fold_char(char)) for char in chars], dtype=np.int32), kinds

@@ -1,6 +1,6 @@
-"""The lists of names, places and common words that a network of words asks: Faker's and our own.
+"""The lists of names, places and common words for a network of words: Faker's and our own.
 
-A tagger keeps its lists beside its weights; these are those of one that is trained today.
+A tagger keeps its lists beside its weights; a tagger that is trained now gets these lists.
 """
 
 from __future__ import annotations
@@ -26,33 +26,35 @@ from audit.notes.mention_words import (
 )
 from audit.text import word_lists
 
-_SEXES, _TIMES = "MF", ("old", "middle", "young")
+_SEXES, _GENERATIONS = "MF", ("old", "middle", "young")
 
 
 @cache
-def usual_words() -> Words:
+def make_words_reader() -> Words:
     """Return a reader with the lists of this installation."""
-    own = _own_lists()
-    first, last = (set(_people(kind)) for kind in ("first_name", "last_name"))
+    our_lists = _read_our_lists()
+    first_names, last_names = (set(_list_names(kind)) for kind in ("first_name", "last_name"))
     names = japanese_names()
-    places = set(_places())
+    places = set(_list_places())
     latin = (
-        first,
-        last,
-        places | own["places"],
-        {*_common(), *own["common_words"], *NO_NAMES, *GENERIC},
+        first_names,
+        last_names,
+        places | our_lists["places"],
+        {*_list_common_words(), *our_lists["common_words"], *NO_NAMES, *GENERIC},
         WORDS["jobs"],
     )
     japanese = (
-        first | names.given | own["katakana_names"],
-        last | names.family,
-        places | own["japanese_places"],
-        own["japanese_common_words"] | {*JAPANESE_NO_NAMES},
+        first_names | names.given_names | our_lists["katakana_names"],
+        last_names | names.surnames,
+        places | our_lists["japanese_places"],
+        our_lists["japanese_common_words"] | {*JAPANESE_NO_NAMES},
         WORDS["japanese_jobs"],
     )
-    lists = {name: frozenset(_latin(words)) for name, words in zip(LATIN_LISTS, latin, strict=True)}
+    lists = {
+        name: frozenset(_split_latin(words)) for name, words in zip(LATIN_LISTS, latin, strict=True)
+    }
     lists |= {
-        name: frozenset(_japanese(words))
+        name: frozenset(_pick_japanese(words))
         for name, words in zip(JAPANESE_LISTS, japanese, strict=True)
     }
     return Words(lists)
@@ -61,38 +63,38 @@ def usual_words() -> Words:
 class JapaneseNames(NamedTuple):
     """Names in Japanese writing."""
 
-    given: frozenset[str]
-    family: frozenset[str]
+    given_names: frozenset[str]
+    surnames: frozenset[str]
 
 
 @cache
 def japanese_names() -> JapaneseNames:
     """Return the listed given names and surnames of people in Japan."""
-    own = _own_lists()
-    tables = (given_names(sex, time) for sex in _SEXES for time in _TIMES)
-    given = {part.written for table in tables for part in table.names}
-    family = {part.written for part in surnames().names}
+    our_lists = _read_our_lists()
+    tables = (given_names(sex, generation) for sex in _SEXES for generation in _GENERATIONS)
+    listed_given_names = {part.written for table in tables for part in table.names}
+    listed_surnames = {part.written for part in surnames().names}
     return JapaneseNames(
-        own["japanese_given_names"] | given,
-        own["japanese_surnames"] | family | JAPANESE_SURNAMES,
+        our_lists["japanese_given_names"] | listed_given_names,
+        our_lists["japanese_surnames"] | listed_surnames | JAPANESE_SURNAMES,
     )
 
 
 @cache
-def _own_lists() -> Mapping[str, frozenset[str]]:
+def _read_our_lists() -> Mapping[str, frozenset[str]]:
     return word_lists(Path(__file__).with_suffix(".txt"))
 
 
-def _people(kind: str) -> Iterator[str]:
-    """Yield the names of all of Faker's countries, of all sexes."""
-    for provider in _providers("person"):
+def _list_names(kind: str) -> Iterator[str]:
+    """Yield the names of a kind from all countries in Faker, for all sexes."""
+    for provider in _import_providers("person"):
         for name, listed in vars(provider).items():
             if name.startswith(kind) and isinstance(listed, tuple | list | dict):
                 yield from map(str, listed)
 
 
-def _places() -> Iterator[str]:
-    """Yield towns, countries and their parts in English and Japanese, as Faker lists them."""
+def _list_places() -> Iterator[str]:
+    """Yield towns, countries and their parts in English and Japanese from Faker's lists."""
     for name in ("en", "en_US", "en_GB", "en_AU", "en_CA", "ja_JP"):
         provider = importlib.import_module(f"faker.providers.address.{name}").Provider
         for kind in ("cities", "prefectures", "countries", "counties", "states", "provinces"):
@@ -102,20 +104,20 @@ def _places() -> Iterator[str]:
         yield from (zone.rpartition("/")[2].replace("_", " ") for zone in country.timezones)
 
 
-def _common() -> Iterator[str]:
-    """Yield words of English that Faker makes sentences of."""
+def _list_common_words() -> Iterator[str]:
+    """Yield the English words from which Faker makes sentences."""
     provider = importlib.import_module("faker.providers.lorem.en_US").Provider
     yield from provider.word_list
 
 
-def _providers(kind: str) -> Iterator[type]:
+def _import_providers(kind: str) -> Iterator[type]:
     package: ModuleType = importlib.import_module(f"faker.providers.{kind}")
-    for one in pkgutil.iter_modules(package.__path__):
-        yield importlib.import_module(f"{package.__name__}.{one.name}").Provider
+    for module in pkgutil.iter_modules(package.__path__):
+        yield importlib.import_module(f"{package.__name__}.{module.name}").Provider
 
 
-def _latin(names: Iterable[str]) -> Iterator[str]:
-    """Yield the words of names in Latin letters, small, of two letters and more."""
+def _split_latin(names: Iterable[str]) -> Iterator[str]:
+    """Yield the words of names in Latin letters, in lower case, that have two or more letters."""
     words = chain.from_iterable(name.split() for name in names)
     for word in chain.from_iterable(word.split("-") for word in words):
         small = normalize("NFKC", word).lower().strip(".,'")
@@ -123,8 +125,8 @@ def _latin(names: Iterable[str]) -> Iterator[str]:
             yield small
 
 
-def _japanese(names: Iterable[str]) -> Iterator[str]:
-    """Yield names in Japanese writing, of two characters and more; a town also without its kind."""
+def _pick_japanese(names: Iterable[str]) -> Iterator[str]:
+    """Yield Japanese names of two or more characters, those of towns also without 市 and so on."""
     for name in names:
         if len(name) > 1 and min(name) > "\u3004":
             yield name
