@@ -21,13 +21,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from audit.deid.network.token_tagger import load_token_tagger
-from audit.deid.network.training import Material, predicted, train_tagger
+from audit.deid.network.training import Material, pair_documents, train_tagger
 from audit.deid.rules import RuleTagger
 from audit.deid.score_report import Scored, score_pairs, score_summary
 from audit.deid.span_matching import OPTIMAL
-from audit.deid.tagger import MODEL, TAGGER, Tags, without_overlap
+from audit.deid.tagger import MODEL, TAGGER, Tags, drop_overlaps
 from audit.deid.tagger_config import TaggerFacts, TaggerSettings
-from audit.deid.taggers import LANGUAGES, SHIPPED, WAY, combined_digest, put_together
+from audit.deid.taggers import JOIN_RULE, LANGUAGES, SHIPPED, combine_spans, combined_digest
 from audit.deid.tasks import TaggerTask
 from audit.notes.formats import format_jsonl_line, write_jsonl
 from audit.notes.spans import Span, TaggedDocument, build_document
@@ -124,7 +124,7 @@ def make(out: Path, recipe: Recipe) -> dict[str, Any]:
 def with_times(note: TaggedDocument) -> TaggedDocument:
     """Return a note with the times of day marked too that the rules find: no grammar marks them."""
     (found,) = _TIMES.tag([note.text])
-    return note.with_spans(without_overlap((*note.spans, *found)))
+    return note.with_spans(drop_overlaps((*note.spans, *found)))
 
 
 def measure_again(out: Path) -> dict[str, Any]:
@@ -159,10 +159,10 @@ def _how(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
     test = [*map(with_times, _notes(recipe.n_test, seed=recipe.seed + 3, is_held_out=True))]
     texts = [document.text for document in test]
     by_rules, by_model = rules.tag(texts), model.tag(texts)
-    both = [put_together(*row) for row in zip(texts, by_rules, by_model, strict=True)]
+    both = [combine_spans(*row) for row in zip(texts, by_rules, by_model, strict=True)]
     answers = {"rules alone": by_rules, "model alone": by_model, "default": both}
     return {
-        "way": WAY,
+        "way": JOIN_RULE,
         "digest": combined_digest(rules.digest, model.digest),
         "rules_digest": rules.digest,
         "model_digest": TaggerFacts.of_folder(work).digest(),
@@ -180,7 +180,7 @@ def _digest(documents: Sequence[TaggedDocument]) -> str:
 
 def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> dict[str, Any]:
     """Return the measures of held-out notes, for each language: those of `deid score`."""
-    pairs = predicted(documents, tags)
+    pairs = pair_documents(documents, tags)
     found = {}
     for language in LANGUAGES:
         some = [pair for pair in pairs if pair[0].doc_id.startswith(f"{language}/")]

@@ -25,8 +25,13 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.generative.causal_model import Asked, CausalModel, generated, load_causal
-from audit.deid.generative.tuning import CopyLearner, Example, with_adapter
+from audit.deid.generative.causal_model import (
+    CausalModel,
+    GenerationRequest,
+    generate_answers,
+    load_causal,
+)
+from audit.deid.generative.tuning import CopyLearner, Example, add_adapter
 from audit.deid.tagger_config import Lora, TuningSettings
 from audit.training.loop import Hardware
 
@@ -88,12 +93,12 @@ def generation(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: i
     rng = np.random.default_rng(0)
     n_answer = int(GROWTH * n_note)
     asked = [
-        Asked(tuple(rng.integers(3, n_vocabulary, n_note).tolist()), n_answer)
+        GenerationRequest(tuple(rng.integers(3, n_vocabulary, n_note).tolist()), n_answer)
         for _ in range(n_rows)
     ]
 
     def work() -> None:
-        generated(loaded, asked, stops=[-1], n_tokens=10**12)
+        generate_answers(loaded, asked, stops=[-1], n_tokens=10**12)
 
     told = measured(loaded, work)
     n_tokens = n_rows * n_answer
@@ -111,7 +116,7 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
     settings = TuningSettings(
         batch=n_rows, micro_batch=1, lora=lora, gradient_checkpointing=n_note > 4000
     )
-    model = loaded.model.float() if lora is None else with_adapter(loaded.model, lora, seed=0)
+    model = loaded.model.float() if lora is None else add_adapter(loaded.model, lora, seed=0)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     rng = np.random.default_rng(0)

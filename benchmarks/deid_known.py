@@ -20,9 +20,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from audit.deid.known_names import found_again, names_in
+from audit.deid.known_names import add_known_names, read_certain_names
 from audit.deid.release import Release
-from audit.deid.tagger import tag_checked
+from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import DEFAULT, RULES, load_tagger
 from audit.deid.tagging import tag_notes
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of, name_of, written
@@ -224,7 +224,7 @@ def main() -> None:
 def alone(tagger: str, golds: Iterable[TaggedDocument]) -> list[TaggedDocument]:
     """Return notes with what a tagger marks, and nothing found again."""
     notes = list(golds)
-    found = tag_checked(load_tagger(tagger), [note.text for note in notes])
+    found = tag_and_check(load_tagger(tagger), [note.text for note in notes])
     return [note.with_spans(spans) for note, spans in zip(notes, found, strict=True)]
 
 
@@ -236,7 +236,9 @@ def tell_hand_written(tagger: str) -> None:
         for gold, note in zip(golds, alone(tagger, golds), strict=True):
             before = {p for span in note.spans for p in range(span.start, span.end)}
             personal = {p for span in gold.spans for p in range(span.start, span.end)}
-            again = found_again(note.text, note.spans, names_in(note.text, note.spans))
+            again = add_known_names(
+                note.text, note.spans, read_certain_names(note.text, note.spans)
+            )
             for span in again:
                 new = {p for p in range(span.start, span.end) if note.text[p].isalnum()} - before
                 n_marks += bool(new)
@@ -317,7 +319,7 @@ def tell_wrong(register: PatientRegister) -> None:
             }
             for pack in packs:
                 n_texts += 1
-                for span in found_again(note.text, (), pack):
+                for span in add_known_names(note.text, (), pack):
                     if personal.isdisjoint(range(span.start, span.end)):
                         n_marks += 1
                         words[note.text[span.start : span.end]] += 1

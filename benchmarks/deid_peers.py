@@ -18,11 +18,11 @@ from typing import Any
 
 from audit.cli import called, parsed
 from audit.deid.score_report import SHARES
-from audit.deid.taggers import known_taggers
+from audit.deid.taggers import list_taggers
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TaggedDocument
-from tests.deid.unseen_notes import PROXIES, unseen, written
+from tests.deid.unseen_notes import PROXIES, read_marked_notes, unseen
 
 TAGGERS = {
     "ja": ("default", "ginza", "default+ginza"),
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, metavar="SET")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    known = {one.tagger_id for one in known_taggers()}
+    known = {one.tagger_id for one in list_taggers()}
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ[HOME_VARIABLE] = f"{folder}/home"
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _notes(name: str) -> tuple[TaggedDocument, ...]:
-    return unseen(*name.split("/")) if name.startswith("unseen") else written(name)
+    return unseen(*name.split("/")) if name.startswith("unseen") else read_marked_notes(name)
 
 
 def _tell(name: str, found: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from audit.deid.release import Release
-from audit.deid.tagger import is_light, tag_checked
+from audit.deid.tagger import is_light, tag_and_check
 from audit.deid.taggers import load_tagger
 from audit.deid.tagging import tag_notes
 from audit.executor import n_cores
@@ -68,7 +68,7 @@ def measure(what: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[
     else:
         long = "\n".join(texts(400))[:N_LONG]
         begin = time.perf_counter()
-        tag_checked(tagger, [long])
+        tag_and_check(tagger, [long])
         found |= {"n_notes": 1, "n_characters": len(long)}
     seconds = time.perf_counter() - begin
     n_workers = n_workers if what == "many" and is_light(tagger) else 1

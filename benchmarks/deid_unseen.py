@@ -18,11 +18,11 @@ from typing import Any
 from audit.deid.score_report import SAME, Scored, SpanCase, score_pairs
 from audit.deid.span_matching import ANY
 from audit.deid.span_metrics import LabelScore, Pair, measured
-from audit.deid.tagger import Tagger, Tags, tag_checked
+from audit.deid.tagger import Tagger, Tags, tag_and_check
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES, TaggedDocument, merge_spans
 from benchmarks.default_tagger import shown_measures
-from tests.deid.unseen_notes import KINDS, PROXIES, written
+from tests.deid.unseen_notes import KINDS, PROXIES, read_marked_notes
 
 CRITERIA = ("strict", "label_relaxed")
 NAMES = "NS"
@@ -86,8 +86,8 @@ def _measures(tagger: Tagger) -> dict[str, Any]:
 
 def found_in(tagger: Tagger, name: str) -> tuple[tuple[TaggedDocument, ...], tuple[Tags, ...]]:
     """Return the notes of a set, marks by kind, and what a tagger finds in them."""
-    notes = written(name, by_kind=True)
-    return notes, tag_checked(tagger, [note.text for note in notes])
+    notes = read_marked_notes(name, by_kind=True)
+    return notes, tag_and_check(tagger, [note.text for note in notes])
 
 
 def by_kind(
@@ -126,8 +126,8 @@ def _cells(tagger: Tagger, name: str) -> list[str]:
 
 
 def _pairs(tagger: Tagger, name: str) -> list[Pair]:
-    notes = written(name)
-    return _pairs_of(notes, tag_checked(tagger, [note.text for note in notes]))
+    notes = read_marked_notes(name)
+    return _pairs_of(notes, tag_and_check(tagger, [note.text for note in notes]))
 
 
 def _pairs_of(notes: tuple[TaggedDocument, ...], found: tuple[Tags, ...]) -> list[Pair]:

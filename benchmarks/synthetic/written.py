@@ -1,7 +1,8 @@
 """Training notes written by hand, each in many variants: other marks of the same kinds.
 
-The texts are in the form of `tests.deid.unseen_notes.written`; those of the test sets are none of
-them. A person, a place or a number is another one in each variant, the same wherever it stood.
+The texts are in the form that `tests.deid.unseen_notes.read_marked_notes` reads; no text of the
+test sets is among them. A person, a place or a number is another one in each variant, the same
+wherever it stood.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from audit.deid.network.word_lists import usual_words
+from audit.deid.network.word_lists import make_words_reader
 from audit.notes.dates import MONTHS
 from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from benchmarks.synthetic.grammar import Dice
@@ -142,12 +143,12 @@ def _name(kind: str, words: str, dice: Dice) -> str:
 
 @cache
 def _surnames() -> tuple[str, ...]:
-    return tuple(sorted(word.title() for word in usual_words().lists["surnames"]))
+    return tuple(sorted(word.title() for word in make_words_reader().lists["surnames"]))
 
 
 @cache
 def _first_names() -> tuple[str, ...]:
-    return tuple(sorted(word.title() for word in usual_words().lists["first names"]))
+    return tuple(sorted(word.title() for word in make_words_reader().lists["first names"]))
 
 
 def _listed(name: str, dice: Dice) -> str:

@@ -17,7 +17,7 @@ from audit.deid.keys import KEY
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tagged_sets import ASKED, TAGGED_SETS, notes_of
-from audit.deid.taggers import known_taggers
+from audit.deid.taggers import list_taggers
 from audit.deid.tasks import TaggingTask, one_text, tagging_task
 from audit.home import HOME_VARIABLE
 from tests.deid.make_scores import Killed, quiet
@@ -76,7 +76,7 @@ def written_forms(key: bytes) -> list[bytes]:
 
 def make_set(how: Release) -> str:
     task = tagging_task(
-        one_text(TEXT, source="pasted"), tagger=known_taggers()[1], how=how, title="Ward 7"
+        one_text(TEXT, source="pasted"), tagger=list_taggers()[1], how=how, title="Ward 7"
     )
     (tagged_id,) = TaggingTask.ordered(task.question().order).run(quiet())
     return tagged_id
@@ -212,7 +212,7 @@ def test_a_run_that_is_refused_leaves_no_record(home, run, tag, tmp_path) -> Non
 def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
     home, run, tag, tmp_path, monkeypatch
 ) -> None:
-    task = tagging_task(one_text(TEXT, source="pasted"), tagger=known_taggers()[1], how=SURROGATE)
+    task = tagging_task(one_text(TEXT, source="pasted"), tagger=list_taggers()[1], how=SURROGATE)
     order = task.question().order
     _, texts = tag("out")
     (written, begun), keys = sorted(listed(run), key=lambda row: row["is_kept"]), keys_in(home)
@@ -248,7 +248,7 @@ def test_a_key_goes_with_its_release(home, run, tag) -> None:
 
 def test_the_same_notes_asked_again_are_another_release_and_an_unfinished_one_goes_on() -> None:
     question = one_text(TEXT + " again", source="pasted")
-    ask = {"tagger": known_taggers()[1], "title": "Ward"}
+    ask = {"tagger": list_taggers()[1], "title": "Ward"}
     first, same = (tagging_task(question, how=Release(mode="surrogate"), **ask) for _ in range(2))
     assert first.tagged_id == same.tagged_id, "not whole: it goes on, with its key"
     key = TAGGED_SETS.get(first.tagged_id).how.key

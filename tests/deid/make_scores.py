@@ -13,7 +13,7 @@ from audit.deid.copies import CopyReading, Piece, read_pieces
 from audit.deid.incoming_notes import keep_notes
 from audit.deid.score_report import SCORES, Source, SpanCase, read_cases
 from audit.deid.scoring import ScoreTask
-from audit.deid.tagger import windows_of
+from audit.deid.tagger import cut_windows
 from audit.notes.spans import TYPES, Span, TaggedDocument
 from audit.progress import StopQuestion
 from audit.task import Contact
@@ -118,7 +118,7 @@ class Copying:
         found = []
         for number, note in enumerate(notes):
             whole = Piece(0, len(note.text), self.outputs[note.doc_id]) if self.outputs else None
-            windows = [] if whole else windows_of(note.text, size=1000, overlap=50)
+            windows = [] if whole else cut_windows(note.text, size=1000, overlap=50)
             pieces = [whole] if whole else []
             for i, (start, end) in enumerate(windows, start=1):
                 pieces.append(Piece(start, end, note.text[start:end]))

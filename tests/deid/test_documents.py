@@ -18,10 +18,10 @@ import pytest
 
 from audit.cli import called, parsed
 from audit.deid.incoming_notes import annotated_notes, notes_to_tag
-from audit.deid.known_names import found_again, names_in
+from audit.deid.known_names import add_known_names, read_certain_names
 from audit.deid.release import Release
 from audit.deid.tagged_sets import tagged_text
-from audit.deid.tagger import tag_checked
+from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger
 from audit.deid.tasks import uploaded
 from audit.errors import AuditError
@@ -141,8 +141,8 @@ def bundle(number: int) -> Written:
 
 def read_as_plain_text(text: str, tagger: Any) -> str:
     """Return what would be released if a file were one plain text, as it was before."""
-    (spans,) = tag_checked(tagger, [text])
-    spans = found_again(text, spans, names_in(text, spans))
+    (spans,) = tag_and_check(tagger, [text])
+    spans = add_known_names(text, spans, read_certain_names(text, spans))
     return Release().of(TaggedDocument("1", text, spans)).text
 
 

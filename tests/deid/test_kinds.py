@@ -44,8 +44,8 @@ ROWS = {
 @pytest.mark.parametrize("text", ROWS)
 def test_form_and_cues_tell_the_kind(text: str) -> None:
     note = marked(text)
-    found = [kind_of(note.text, span) for span in note.spans]
-    assert found == ROWS[text].split()
+    kinds = [kind_of(note.text, span) for span in note.spans]
+    assert kinds == ROWS[text].split()
 
 
 def test_every_gold_mark_of_a_hand_written_note_has_a_kind_of_its_type() -> None:
@@ -61,10 +61,12 @@ def test_every_gold_mark_of_a_hand_written_note_has_a_kind_of_its_type() -> None
 
 
 def surnames_like_places() -> list[str]:
-    return sorted(one for one in JAPANESE_SURNAMES if kind_of(one, whole(one)) == "place")
+    return sorted(
+        surname for surname in JAPANESE_SURNAMES if kind_of(surname, span_of(surname)) == "place"
+    )
 
 
-def whole(word: str) -> Span:
+def span_of(word: str) -> Span:
     return Span(0, len(word), QUASI_IDENTIFIER)
 
 
@@ -87,7 +89,8 @@ def test_a_title_or_a_role_beside_a_surname_that_is_a_place_too_decides(frame: s
     assert len(names) > 30 and {"中村", "福島", "中島"} < set(names)
     start = frame.index("{")
     kinds = {
-        kind_of(frame.format(one), Span(start, start + len(one), QUASI_IDENTIFIER)) for one in names
+        kind_of(frame.format(name), Span(start, start + len(name), QUASI_IDENTIFIER))
+        for name in names
     }
     assert kinds == {"name"}
 

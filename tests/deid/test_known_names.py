@@ -40,18 +40,18 @@ JAPANESE_ROWS = (
 )
 
 
-class Nothing(RuleTagger):
-    """Finds what it is told to, by the text; counts what it is asked."""
+class Scripted(RuleTagger):
+    """Marks the given words in texts, and keeps the texts that it read."""
 
     def __init__(self, *finds: tuple[str, str], n_left: int = 10**6) -> None:
         super().__init__()
-        self.finds, self.n_left, self.asked = finds, n_left, list[str]()
+        self.finds, self.n_left, self.read_texts = finds, n_left, list[str]()
 
     def tag(self, texts):  # type: ignore[no-untyped-def]
         self.n_left -= 1
         if self.n_left < 0:
             raise Killed
-        self.asked += texts
+        self.read_texts += texts
         return [
             tuple(
                 sorted(
@@ -71,25 +71,27 @@ def register_of(tmp_path: Path, content: str = ENGLISH) -> PatientRegister:
 
 
 def tagged(
-    tmp_path: Path, notes: Sequence[tuple[str, str]], *, tagger: Any = None, **more: Any
+    tmp_path: Path, notes: Sequence[tuple[str, str]], *, tagger: Any = None, **options: Any
 ) -> tuple[dict[str, Any], list[list[tuple[str, str]]], list[str]]:
     """Tag notes of (patient, text); return census, marks by note, released texts."""
-    path, out = tmp_path / "notes.jsonl", tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+    path, folder = tmp_path / "notes.jsonl", tmp_path / f"out{len(list(tmp_path.iterdir()))}"
     lines = (
         {"note_id": str(n), "patient_id": patient, "text": text}
         for n, (patient, text) in enumerate(notes)
     )
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    release = more.pop("release", Release())
+    release = options.pop("release", Release())
     census = tag_notes(
-        open_notes(path), tagger=tagger or Nothing(), out=out, release=release, **more
+        open_notes(path), tagger=tagger or Scripted(), out=folder, release=release, **options
     )
-    found = [json.loads(line) for line in (out / "spans.jsonl").read_text("utf-8").splitlines()]
+    notes_with_spans = [
+        json.loads(line) for line in (folder / "spans.jsonl").read_text("utf-8").splitlines()
+    ]
     marks = [
         [(note["text"][span["start"] : span["end"]], span["label"]) for span in note["spans"]]
-        for note in found
+        for note in notes_with_spans
     ]
-    released = (out / "redacted.jsonl").read_text("utf-8").splitlines()
+    released = (folder / "redacted.jsonl").read_text("utf-8").splitlines()
     return census, marks, [json.loads(line)["text"] for line in released]
 
 
@@ -154,7 +156,9 @@ def test_what_a_register_knows_is_found_however_it_is_written(tmp_path: Path, pa
     register = register_of(tmp_path, ENGLISH if patient[0] == "p" else JAPANESE_ROWS)
     notes = [(patient, f"。{text}.") for text, _ in KNOWN[patient]]
     census, marks, released = tagged(tmp_path, notes, register=register)
-    assert [bool(own) and own[0][1] for own in marks] == [label for _, label in KNOWN[patient]]
+    assert [bool(note_marks) and note_marks[0][1] for note_marks in marks] == [
+        label for _, label in KNOWN[patient]
+    ]
     secrets = (
         "ashcombe",
         "wilma",
@@ -168,12 +172,12 @@ def test_what_a_register_knows_is_found_however_it_is_written(tmp_path: Path, pa
         "5678",
         "桜",
     )
-    assert not [text for text in released if any(one in text.lower() for one in secrets)]
+    assert not [text for text in released if any(secret in text.lower() for secret in secrets)]
     assert census["n_found_again"] == sum(map(len, marks))
     # Of another patient, and of none, it is nobody's.
-    for other in ("p2", ""):
-        _, marks, _ = tagged(tmp_path, [(other, text) for _, text in notes], register=register)
-        assert not any(marks) or {text for own in marks for text, _ in own} <= {
+    for patient_id in ("p2", ""):
+        _, marks, _ = tagged(tmp_path, [(patient_id, text) for _, text in notes], register=register)
+        assert not any(marks) or {text for note_marks in marks for text, _ in note_marks} <= {
             "August 4, 1951",
             "8/4/51",
             "4-AUG-1951",
@@ -224,7 +228,7 @@ def test_the_fit_of_register_and_notes_is_counted_without_a_name(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("patient_id,first_name,last_name,shoe size\n1,A,B,9\n", "columns are not understood: 4"),
         ("first_name,last_name\nA,B\n", "one column for the patient's number"),
@@ -236,9 +240,9 @@ def test_the_fit_of_register_and_notes_is_counted_without_a_name(tmp_path: Path)
     ],
 )
 def test_what_is_not_understood_is_refused_without_its_text(
-    tmp_path: Path, content: str, said: str
+    tmp_path: Path, content: str, message: str
 ) -> None:
-    with pytest.raises(AuditError, match=said) as error:
+    with pytest.raises(AuditError, match=message) as error:
         register_of(tmp_path, content)
     assert "Ashcombe" not in str(error.value) and "soon" not in str(error.value)
     assert "register" in str(error.value)
@@ -263,7 +267,7 @@ def test_cells_that_hold_nothing_are_found_nowhere(tmp_path: Path) -> None:
     register = register_of(tmp_path, rows)
     text = "・' ： -- ・・ a. I. \u3000"
     _, marks, _ = tagged(tmp_path, [("p", text), ("q", text)], register=register)
-    assert [one for own in marks for one, _ in own] == ["・・"]
+    assert [word for note_marks in marks for word, _ in note_marks] == ["・・"]
 
 
 def test_a_name_found_once_is_found_in_all_notes_of_the_patient(tmp_path: Path) -> None:
@@ -276,7 +280,7 @@ def test_a_name_found_once_is_found_in_all_notes_of_the_patient(tmp_path: Path) 
         ("", f"{cue}. Wilma."),
         ("a", "Ashcombe, Wilma"),
     ]
-    tagger, full = Nothing(("Wilma Ashcombe", IDENTIFIER)), ("Wilma Ashcombe", IDENTIFIER)
+    tagger, full = Scripted(("Wilma Ashcombe", IDENTIFIER)), ("Wilma Ashcombe", IDENTIFIER)
     _, marks, released = tagged(tmp_path, notes, tagger=tagger)
     assert marks == [
         [("ASHCOMBE", QUASI), ("Wilma", QUASI), ("W.A.", QUASI), ("ashcombe", QUASI)],
@@ -298,12 +302,12 @@ def test_a_part_counts_behind_a_title_or_a_cue_alone(tmp_path: Path) -> None:
         ("b", "Quenby?"),
     ]
 
-    class OnlyFirst(Nothing):
+    class OnlyFirst(Scripted):
         def tag(self, texts):  # type: ignore[no-untyped-def]
             return [(Span(4, 10, QUASI),) if text[4:10] == "Quenby" else () for text in texts]
 
     _, marks, _ = tagged(tmp_path, notes, tagger=OnlyFirst())
-    assert [len(own) for own in marks] == [1, 1, 1, 0]
+    assert [len(note_marks) for note_marks in marks] == [1, 1, 1, 0]
     notes = [("j", "主訴。高橋さんが来院。"), ("j", "高橋は帰宅。"), ("k", "患者さん。患者は。")]
     _, marks, _ = tagged(tmp_path, notes, tagger=load_tagger("rules"))
     assert marks == [[("高橋", QUASI)], [("高橋", QUASI)], []]
@@ -314,8 +318,8 @@ def test_what_is_no_name_is_not_spread(tmp_path: Path) -> None:
     finds = [(name, IDENTIFIER) for name in names]
     once = "Physical Therapy, Chest Pain, レボフロキサシン、本例患者 WBC 12"
     text = f"{once}. therapy, pain, physical; レボフロキサシン、本例、患者、WBC 12"
-    _, (marks,), _ = tagged(tmp_path, [("a", text)], tagger=Nothing(*finds))
-    assert [one for one, _ in marks] == [find for find, _ in finds]
+    _, (marks,), _ = tagged(tmp_path, [("a", text)], tagger=Scripted(*finds))
+    assert [word for word, _ in marks] == [find for find, _ in finds]
 
 
 def test_marks_that_share_characters_become_one_that_leaves_nothing_readable(
@@ -329,7 +333,7 @@ def test_marks_that_share_characters_become_one_that_leaves_nothing_readable(
             tmp_path,
             [("p1", text) for text in texts],
             register=register,
-            tagger=Nothing(*finds),
+            tagger=Scripted(*finds),
             release=release,
         )
         assert marks == [
@@ -378,32 +382,32 @@ def test_a_killed_run_gives_the_same_bytes_and_asks_nothing_twice(tmp_path: Path
     )
     path.write_text("".join(lines))
 
-    def run(out: Path, tagger: Nothing) -> None:
+    def run(out: Path, tagger: Scripted) -> None:
         tag_notes(open_notes(path), tagger=tagger, out=out, release=Release(), register=register)
 
-    whole, rest = Nothing(finds), Nothing(finds)
+    whole, rest = Scripted(finds), Scripted(finds)
     run(tmp_path / "whole", whole)
     with pytest.raises(Killed):
-        run(tmp_path / "out", Nothing(finds, n_left=2))
+        run(tmp_path / "out", Scripted(finds, n_left=2))
     run(tmp_path / "out", rest)
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
-    assert len(whole.asked) == 301 and len(rest.asked) == 301 - 2 * 64
+    assert len(whole.read_texts) == 301 and len(rest.read_texts) == 301 - 2 * 64
 
 
 @pytest.mark.long
 def test_memory_stays_small_with_many_patients(tmp_path: Path) -> None:
-    class Behind(Nothing):
+    class Behind(Scripted):
         def tag(self, texts):  # type: ignore[no-untyped-def]
             return [(Span(9, len(text), IDENTIFIER),) for text in texts]
 
     peaks = []
     for n in (300, 1_200):
-        path, out = tmp_path / "notes.jsonl", tmp_path / f"many{n}"
+        path, folder = tmp_path / "notes.jsonl", tmp_path / f"many{n}"
         names = ("Ash" + "".join(chr(97 + int(digit)) for digit in str(i)) for i in range(n))
         notes = ({"patient_id": name, "text": f"Patient: Wilma {name}"} for name in names)
         path.write_text("\n".join(map(json.dumps, notes)))
         tracemalloc.start()
-        census = tag_notes(open_notes(path), tagger=Behind(), out=out, release=Release())
+        census = tag_notes(open_notes(path), tagger=Behind(), out=folder, release=Release())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert census["n_notes"] == n
@@ -438,8 +442,8 @@ def test_every_form_of_invented_people_is_found(tmp_path: Path) -> None:
     _, marks, _ = tagged(tmp_path, notes, register=register)
     missed = [
         text
-        for (_, text), own in zip(notes, marks, strict=True)
-        if "".join(one for one, _ in own) != text[3:-2]
+        for (_, text), note_marks in zip(notes, marks, strict=True)
+        if "".join(word for word, _ in note_marks) != text[3:-2]
     ]
     assert missed == []
 
@@ -457,11 +461,14 @@ PLACEHOLDERS = [
 
 def test_a_placeholder_of_mimic_stays_whole() -> None:
     """No mark begins, ends or lies inside one; a real name beside it is marked all the same."""
-    text = "".join(f"Seen by Dr. {one} on 04/11/2026 at {one}. " for one in PLACEHOLDERS)
+    text = "".join(
+        f"Seen by Dr. {placeholder} on 04/11/2026 at {placeholder}. "
+        for placeholder in PLACEHOLDERS
+    )
     text += "Mr. John Smith came from [**Odd place of John Smith**]."
     for tagger_id in ("rules", "default"):
         note = tagged_text(text, tagger=load_tagger(tagger_id), release=Release())
-        for one in PLACEHOLDERS:
-            assert note.released.count(one) == 2, one
+        for placeholder in PLACEHOLDERS:
+            assert note.released.count(placeholder) == 2, placeholder
         assert "Smith" not in note.released and "04/11/2026" not in note.released
         assert "[**Odd" not in note.released

@@ -12,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.fill import FilledNote, NoteContext, ProfileTable, age_in, filled, with_marked_ages
+from audit.deid.fill import (
+    FilledNote,
+    NoteContext,
+    ProfileTable,
+    filled,
+    read_age,
+    with_marked_ages,
+)
 from audit.deid.generative.causal_model import LocalModel
 from audit.deid.masks import (
     KINDS,
@@ -289,7 +296,7 @@ def note(text: str, *, patient: str = "p", day: str = "2151-08-04", row: int = 2
     ],
 )
 def test_the_first_age_is_read(text: str, age: int | None) -> None:
-    assert age_in(text) == age
+    assert read_age(text) == age
     assert with_marked_ages("70 yo, ８歳") == "{{Age|=70}} yo, {{Age|=８}}歳"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.packaged import PackagedTagger, installed
-from audit.deid.tagger import tag_checked
-from audit.deid.taggers import known_tagger, known_taggers, load_tagger
+from audit.deid.packaged import PackagedTagger, list_installed
+from audit.deid.tagger import tag_and_check
+from audit.deid.taggers import find_tagger, list_taggers, load_tagger
 from audit.errors import AuditError
 from audit.notes.spans import (
     CONTACT,
@@ -63,7 +63,7 @@ Install = Callable[..., None]
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Put stand-ins of packages first on the path, and their metadata."""
 
-    def put(*names: str, **words: str) -> None:
+    def write_stand_ins(*names: str, **words: str) -> None:
         (tmp_path / "spacy.py").write_text(SPACY.format(words=words), "utf-8")
         presidio = tmp_path / "presidio_analyzer"
         presidio.mkdir()
@@ -83,11 +83,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
                 (folder / "entry_points.txt").write_text(f"[spacy_models]\n{name} = {name}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
 
-    kept = {name: sys.modules.pop(name) for name in _modules()}
-    yield put
+    real_modules = {name: sys.modules.pop(name) for name in _modules()}
+    yield write_stand_ins
     for name in _modules():
         del sys.modules[name]
-    sys.modules.update(kept)
+    sys.modules.update(real_modules)
 
 
 def _modules() -> list[str]:
@@ -118,7 +118,7 @@ def test_labels_become_the_five_types_in_notes_of_the_language(install: Install)
     note = "山田太郎と陽子は小樽の緑商事、五十歳、七七一、三三九、アスピリン\ud800。"
     long = "経過は良好である。\n" * 500 + "陽子が来た。" + "経過は良好である。\n" * 500
     tagger = load_tagger("ginza")
-    first, none, second = tag_checked(tagger, [note, "Ann met 陽子's friend"[:8], long])
+    first, none, second = tag_and_check(tagger, [note, "Ann met 陽子's friend"[:8], long])
     assert marked(note, first) == [
         ("山田太郎", IDENTIFIER),
         ("陽子", QUASI_IDENTIFIER),
@@ -149,13 +149,13 @@ def test_beside_another_only_what_may_be_a_name_is_left(install: Install) -> Non
     }
     install("spacy", "ginza", "ja_ginza", "en_core_web_sm", **words)
     note = "。".join([*words, "松田スコア", "岸病院"])
-    (found,) = PackagedTagger("ginza", is_beside=True).tag([note])
-    assert [word for word, _ in marked(note, found)] == ["みどり", "渚", "小樽", "岬眼科", "岸"]
-    alone, both = (load_tagger(name, device="cpu") for name in ("default", "default+ginza"))
-    (by_default,), (together,) = (tag_checked(one, [note]) for one in (alone, both))
-    assert set(by_default) <= set(together) and both.digest != alone.digest
-    taken = {place for span in together for place in range(span.start, span.end)}
-    assert all(taken.issuperset(range(span.start, span.end)) for span in found)
+    (spans,) = PackagedTagger("ginza", is_beside=True).tag([note])
+    assert [word for word, _ in marked(note, spans)] == ["みどり", "渚", "小樽", "岬眼科", "岸"]
+    default, united = (load_tagger(name, device="cpu") for name in ("default", "default+ginza"))
+    (by_default,), (together,) = (tag_and_check(tagger, [note]) for tagger in (default, united))
+    assert set(by_default) <= set(together) and united.digest != default.digest
+    marked_places = {place for span in together for place in range(span.start, span.end)}
+    assert all(marked_places.issuperset(range(span.start, span.end)) for span in spans)
 
 
 def test_english_finds_beside_another(install: Install) -> None:
@@ -172,8 +172,8 @@ def test_english_finds_beside_another(install: Install) -> None:
     }
     install("spacy", "en_core_web_sm_other", **words)
     note = " The note of. ".join([*words, "Reyes sign."])
-    (found,) = PackagedTagger("spacy", is_beside=True).tag([note])
-    assert marked(note, found) == [
+    (spans,) = PackagedTagger("spacy", is_beside=True).tag([note])
+    assert marked(note, spans) == [
         ("Ann Lee", IDENTIFIER),
         ("N. Tran", IDENTIFIER),
         ("Oban", QUASI_IDENTIFIER),
@@ -183,8 +183,8 @@ def test_english_finds_beside_another(install: Install) -> None:
 def test_the_surer_of_two_stays_and_no_list_of_domains_is_fetched(install: Install) -> None:
     install("spacy", "presidio-analyzer", "en_core_web_sm")
     note = "Ann Lee, SSN 078-05-1121, a@b.org, was seen on the ward."
-    (found,) = tag_checked(load_tagger("presidio"), [note])
-    assert marked(note, found) == [
+    (spans,) = tag_and_check(load_tagger("presidio"), [note])
+    assert marked(note, spans) == [
         ("Ann Lee", IDENTIFIER),
         ("078-05-1121", PERSONAL_ID_CODE),
         ("a@b.org", CONTACT),
@@ -192,49 +192,55 @@ def test_the_surer_of_two_stays_and_no_list_of_domains_is_fetched(install: Insta
 
 
 def test_what_is_installed_is_listed_with_its_digest(install: Install) -> None:
-    before = [one.tagger_id for one in known_taggers()]
+    ids_before = [tagger.tagger_id for tagger in list_taggers()]
     install("spacy", "ginza", "ja_ginza", 陽子="Person")
-    known = {one.tagger_id: one for one in known_taggers()}
-    assert list(known)[:3] == ["default", "rules", "ginza"]
+    tagger_by_id = {tagger.tagger_id: tagger for tagger in list_taggers()}
+    assert list(tagger_by_id)[:3] == ["default", "rules", "ginza"]
     for name in ("ginza", "default+ginza", "rules+ginza"):
-        one = known_tagger(name)
-        assert (one.kind, one.is_quick) == ("packaged", False)
+        entry = find_tagger(name)
+        assert (entry.kind, entry.is_quick) == ("packaged", False)
         tagger = load_tagger(name, device="cpu")
-        assert (tagger.name, tagger.digest) == (name, one.digest)
-    assert len({one.digest for one in known.values()}) == len(known) >= len(before)
+        assert (tagger.name, tagger.digest) == (name, entry.digest)
+    assert (
+        len({entry.digest for entry in tagger_by_id.values()})
+        == len(tagger_by_id)
+        >= len(ids_before)
+    )
 
 
-@pytest.mark.skipif(bool(installed()), reason="the packages are here")
+@pytest.mark.skipif(bool(list_installed()), reason="the packages are here")
 @pytest.mark.parametrize(
     ("name", "package"),
     [("ginza", "ja-ginza"), ("default+spacy", "en-core-web-sm"), ("presidio", "presidio-analyzer")],
 )
 def test_what_is_not_installed_says_what_to_install(name: str, package: str) -> None:
-    assert name not in [one.tagger_id for one in known_taggers()]
-    for ask in (load_tagger, known_tagger):
+    assert name not in [tagger.tagger_id for tagger in list_taggers()]
+    for load in (load_tagger, find_tagger):
         with pytest.raises(AuditError, match=re.escape(package)) as refused:
-            ask(name)
+            load(name)
         assert "pip" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["default+", "rules+rules", "ginza+nobody", "+default"])
 def test_other_names_are_no_taggers(name: str) -> None:
-    for ask in (load_tagger, known_tagger):
+    for load in (load_tagger, find_tagger):
         with pytest.raises(AuditError, match=r"no such tagger|not installed|each tagger once"):
-            ask(name)
+            load(name)
 
 
-@pytest.mark.skipif("ginza" not in installed(), reason="needs ja-ginza")
+@pytest.mark.skipif("ginza" not in list_installed(), reason="needs ja-ginza")
 def test_ginza_finds_a_name_that_no_cue_tells() -> None:
     note = "昨日は高橋健一と小樽に出かけた。"
-    (found,) = tag_checked(load_tagger("ginza"), [note])
-    assert ("高橋健一", IDENTIFIER) in marked(note, found)
+    (spans,) = tag_and_check(load_tagger("ginza"), [note])
+    assert ("高橋健一", IDENTIFIER) in marked(note, spans)
 
 
-@pytest.mark.skipif("presidio" not in installed(), reason="needs presidio-analyzer and a pipeline")
+@pytest.mark.skipif(
+    "presidio" not in list_installed(), reason="needs presidio-analyzer and a pipeline"
+)
 @pytest.mark.parametrize("name", ["spacy", "presidio"])
 def test_the_english_ones_find_names_and_addresses(name: str) -> None:
     note = "Yesterday John Smith from Duluth wrote to a.b@example.org about the visit."
-    (found,) = tag_checked(load_tagger(name), [note])
-    assert ("John Smith", IDENTIFIER) in marked(note, found)
-    assert (("a.b@example.org", CONTACT) in marked(note, found)) == (name == "presidio")
+    (spans,) = tag_and_check(load_tagger(name), [note])
+    assert ("John Smith", IDENTIFIER) in marked(note, spans)
+    assert (("a.b@example.org", CONTACT) in marked(note, spans)) == (name == "presidio")

@@ -15,7 +15,7 @@ from audit.deid.policy import ALL_OUT, LEAVE, READY, SAFE_HARBOR, Policy, policy
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tagged_sets import tagged_text
-from audit.deid.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, known_tagger
+from audit.deid.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, find_tagger
 from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.read import open_notes
@@ -136,7 +136,7 @@ def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
 
 
 def test_the_coverage_has_18_identifiers_and_five_types() -> None:
-    rows = {one.code: one for one in coverage(SAFE_HARBOR, tagger=known_tagger(RULES))}
+    rows = {one.code: one for one in coverage(SAFE_HARBOR, tagger=find_tagger(RULES))}
     assert list(rows) == [*HIPAA, *FIVE] and (len(HIPAA), len(FIVE)) == (18, 5)
     named = {kind for kinds, _ in HIPAA.values() for kind in kinds}
     assert named == set(KINDS) - SAFE_HARBOR.left
@@ -148,7 +148,7 @@ def test_the_coverage_has_18_identifiers_and_five_types() -> None:
     assert rows["quasi_identifier"].does == "part"
     assert set(rows["quasi_identifier"].left) == SAFE_HARBOR.left
     everything = Policy(kinds=dict.fromkeys(KINDS, LEAVE))
-    by_default = coverage(everything, tagger=known_tagger(DEFAULT))
+    by_default = coverage(everything, tagger=find_tagger(DEFAULT))
     assert {one.does for one in by_default} == {"leave", "none"}
     assert by_default[0].ways == ("rules", "network", "register")
     assert by_default[14].ways == ("rules", "network")
@@ -157,7 +157,7 @@ def test_the_coverage_has_18_identifiers_and_five_types() -> None:
 def test_measured_recall_is_told_of_the_tagger_that_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    default = known_tagger(DEFAULT)
+    default = find_tagger(DEFAULT)
     counts = {"n_gold": 50, "n_touched": 48, "n_covered": 40}
     content = json.loads((SHIPPED / HAND_WRITTEN).read_bytes())
     content |= {"digest": default.digest, "by_kind": {"en": {"D": counts, "C": counts}}}
@@ -173,7 +173,7 @@ def test_measured_recall_is_told_of_the_tagger_that_was_measured(
     assert dates["ja"] == rows["1. Names"]["en"] == "not measured"
     ja = told(coverage(ALL_OUT, tagger=default), language="ja")
     assert "日付 50件中" in ja[2]["en"] and len(ja) == 23
-    assert not any(one.measured for one in coverage(ALL_OUT, tagger=known_tagger(RULES)))
+    assert not any(one.measured for one in coverage(ALL_OUT, tagger=find_tagger(RULES)))
     content["digest"] = "of another one"
     (tmp_path / HAND_WRITTEN).write_text(json.dumps(content), "utf-8")
     assert not any(one.measured for one in coverage(ALL_OUT, tagger=default))

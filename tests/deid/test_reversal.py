@@ -75,7 +75,7 @@ def released_pairs(release: Release) -> Iterator[Pair]:
     for note in generated_notes():
         names.add(note)
     for note in generated_notes():
-        replacements = release.of(note, names=names.of(note.patient_id)).replacements
+        replacements = release.of(note, names=names.get_names(note.patient_id)).replacements
         for (span, sort), one in zip(kinds_of(note), replacements, strict=True):
             true = note.text[span.start : span.end]
             is_fit = {

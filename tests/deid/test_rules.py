@@ -15,8 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid.release import Release
-from audit.deid.rules import GROUPS, RULES_VERSION, Found, RuleTagger, strongest, without_clinical
-from audit.deid.tagger import tag_checked
+from audit.deid.rules import (
+    GROUPS,
+    RULES_VERSION,
+    RuleTagger,
+    WeightedSpan,
+    drop_clinical_values,
+    keep_strongest,
+)
+from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger
 from audit.notes.patterns import fold_characters
 from audit.notes.spans import TYPES, Span, TaggedDocument
@@ -37,16 +44,16 @@ def test_what_is_found_and_what_looks_like_it_and_is_left_alone(group: str) -> N
     notes = [marked(row) for row in FOUND[group]]
     assert len(notes) > 5
     for note in notes:
-        (found,) = tagger.tag([note.text])
-        assert note.with_spans(found) == note
+        (spans,) = tagger.tag([note.text])
+        assert note.with_spans(spans) == note
 
 
 @pytest.mark.parametrize("row", FOUND["kept"] + FOUND["clinical"])
 def test_clinical_values_are_refused_and_what_may_be_personal_is_not(row: str) -> None:
     note = marked(row)
-    kept = without_clinical(note.text, note.spans)
-    assert kept == (list(note.spans) if row in FOUND["kept"] else [])
-    assert without_clinical(note.text, []) == []
+    personal_spans = drop_clinical_values(note.text, note.spans)
+    assert personal_spans == (list(note.spans) if row in FOUND["kept"] else [])
+    assert drop_clinical_values(note.text, []) == []
 
 
 @pytest.mark.parametrize("n_joined", [1, 8])
@@ -54,20 +61,21 @@ def test_clinical_values_are_refused_and_what_may_be_personal_is_not(row: str) -
 def test_values_are_neither_altered_nor_replaced(tagger: str, n_joined: int) -> None:
     """Each sentence alone, and eight as one note: at most 1 % of the values are touched."""
     sentences = clinical_sentences()
-    parts = [sentences[at : at + n_joined] for at in range(0, len(sentences), n_joined)]
-    texts = ["".join(f"{one.text}\n" for one in part) for part in parts]
+    parts = [sentences[start : start + n_joined] for start in range(0, len(sentences), n_joined)]
+    texts = ["".join(f"{sentence.text}\n" for sentence in part) for part in parts]
     n_values = n_touched = n_kept = 0
-    tags = tag_checked(load_tagger(tagger, device="cpu"), texts)
+    tags = tag_and_check(load_tagger(tagger, device="cpu"), texts)
     for text, part, spans in zip(texts, parts, tags, strict=True):
-        done = Release(mode="surrogate", seed=1).of(TaggedDocument("1", text, spans))
-        at, values = 0, []
-        for one in part:
-            values += [Span(at + s.start, at + s.end, s.label) for s in one.spans]
-            at += len(one.text) + 1
-        n_values += len(values)
-        n_kept += len(without_clinical(text, values))
+        released = Release(mode="surrogate", seed=1).of(TaggedDocument("1", text, spans))
+        start, value_spans = 0, []
+        for sentence in part:
+            value_spans += [Span(start + s.start, start + s.end, s.label) for s in sentence.spans]
+            start += len(sentence.text) + 1
+        n_values += len(value_spans)
+        n_kept += len(drop_clinical_values(text, value_spans))
         n_touched += sum(
-            any(r.start < s.end and s.start < r.end for r in done.replacements) for s in values
+            any(r.start < s.end and s.start < r.end for r in released.replacements)
+            for s in value_spans
         )
     assert (n_values, n_kept) == (N_VALUES, 62)
     assert n_touched <= 0.01 * N_VALUES
@@ -115,13 +123,15 @@ TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=25).map("".join)
 def test_spans_lie_inside_sorted_and_apart_and_texts_beside_change_nothing(
     texts: list[str],
 ) -> None:
-    found = tag_checked(RuleTagger(), texts)
-    assert found == tuple(RuleTagger().tag([text])[0] for text in texts)
-    for text, spans in zip(texts, found, strict=True):
+    tags = tag_and_check(RuleTagger(), texts)
+    assert tags == tuple(RuleTagger().tag([text])[0] for text in texts)
+    for text, spans in zip(texts, tags, strict=True):
         document = TaggedDocument("1", text, spans)
         assert {span.label for span in spans} <= set(TYPES)
         released = Release().of(document)
-        assert [one.start for one in released.replacements] == [span.start for span in spans]
+        assert [replacement.start for replacement in released.replacements] == [
+            span.start for span in spans
+        ]
 
 
 @given(st.text())
@@ -131,7 +141,7 @@ def test_folding_keeps_every_offset(text: str) -> None:
 
 
 FINDS = st.builds(
-    lambda start, n, label, weight: Found(Span(start, start + n, label), weight),
+    lambda start, n, label, weight: WeightedSpan(Span(start, start + n, label), weight),
     st.integers(0, 30),
     st.integers(1, 8),
     st.sampled_from(TYPES),
@@ -141,14 +151,16 @@ FINDS = st.builds(
 
 @given(st.lists(FINDS))
 def test_what_goes_shares_a_character_with_something_that_stays_and_is_no_lighter(
-    found: list[Found],
+    candidates: list[WeightedSpan],
 ) -> None:
-    kept = strongest(found)
-    assert all(one.end <= other.start for one, other in pairwise(kept))
-    weights = {span: max(f.weight for f in found if f.span == span) for span in kept}
-    for each in found:
-        above = [span for span in kept if span.overlap(each.span)]
-        assert above and max(weights[span] for span in above) >= each.weight
+    kept_spans = keep_strongest(candidates)
+    assert all(left.end <= right.start for left, right in pairwise(kept_spans))
+    weights = {
+        span: max(match.weight for match in candidates if match.span == span) for span in kept_spans
+    }
+    for candidate in candidates:
+        above = [span for span in kept_spans if span.overlap(candidate.span)]
+        assert above and max(weights[span] for span in above) >= candidate.weight
 
 
 @pytest.mark.parametrize(
@@ -160,7 +172,7 @@ def test_a_tagger_that_breaks_its_promise_is_refused(spans: list[list[Span]]) ->
             return spans
 
     with pytest.raises(ValueError, match="rules:"):
-        tag_checked(Broken(), ["abc", "def"])
+        tag_and_check(Broken(), ["abc", "def"])
 
 
 def test_long_runs_of_one_sign_take_no_time() -> None:
@@ -186,8 +198,8 @@ def test_long_runs_of_one_sign_take_no_time() -> None:
 
 
 def test_a_change_of_what_the_rules_find_goes_with_a_new_version() -> None:
-    here = Path(__file__).parent
-    texts = [path.read_text("utf-8") for path in sorted(here.glob("unseen*/*.txt"))]
-    spans = repr([[(s.start, s.end, s.label) for s in one] for one in RuleTagger().tag(texts)])
-    found = sha256(spans.encode()).hexdigest()[:16]
-    assert (RULES_VERSION, len(texts), found) == ("rules 5", 4, "a737582404cc787c")
+    folder = Path(__file__).parent
+    texts = [path.read_text("utf-8") for path in sorted(folder.glob("unseen*/*.txt"))]
+    spans = repr([[(s.start, s.end, s.label) for s in tags] for tags in RuleTagger().tag(texts)])
+    digest = sha256(spans.encode()).hexdigest()[:16]
+    assert (RULES_VERSION, len(texts), digest) == ("rules 5", 4, "a737582404cc787c")

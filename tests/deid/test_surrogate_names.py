@@ -24,7 +24,7 @@ SEEDS = range(12)
 def surrogates(text: str, seed: int, *, names: PatientNames | None = None) -> list[str]:
     """Return what takes the places of the marks of a note."""
     note = marked(text)
-    known = names.of(note.patient_id) if names else None
+    known = names.get_names(note.patient_id) if names else None
     release = Release(mode="surrogate", seed=seed)
     return [one.text for one in release.of(note, names=known).replacements]
 

@@ -13,31 +13,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.tagger import Tags, Window, from_windows, tag_checked, windows_of
-from audit.deid.taggers import CombinedTagger, put_together
+from audit.deid.tagger import Tags, Window, cut_windows, join_windows, tag_and_check
+from audit.deid.taggers import CombinedTagger, combine_spans
 from audit.notes.spans import Span, merge_spans
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
 TEXT = "氏名：山田 太郎、番号 1234 です"
 
 
-def spans_of(n_chars: int, *, most: int, labels: Sequence[str]) -> st.SearchStrategy[Tags]:
+def draw_spans(n_chars: int, *, max_size: int, labels: Sequence[str]) -> st.SearchStrategy[Tags]:
     """Spans of a text that share no character."""
 
     def laid(rows: list[tuple[int, int, str]]) -> Tags:
-        spans, at = [], 0
+        spans, end = [], 0
         for gap, size, label in rows:
-            at += gap + size
-            if at <= n_chars:
-                spans.append(Span(at - size, at, label))
+            end += gap + size
+            if end <= n_chars:
+                spans.append(Span(end - size, end, label))
         return tuple(spans)
 
-    row = st.tuples(st.integers(0, most), st.integers(1, most), st.sampled_from(labels))
+    row = st.tuples(st.integers(0, max_size), st.integers(1, max_size), st.sampled_from(labels))
     return st.lists(row, max_size=30).map(laid)
 
 
 ANNOTATED = st.text(st.sampled_from("ab。 \n、"), max_size=200).flatmap(
-    lambda text: st.tuples(st.just(text), spans_of(len(text), most=12, labels="xy"))
+    lambda text: st.tuples(st.just(text), draw_spans(len(text), max_size=12, labels="xy"))
 )
 
 
@@ -50,13 +50,13 @@ def test_a_span_that_lies_whole_in_a_window_comes_out_as_it_was(
     note: tuple[str, Tags], sizes: tuple[int, int]
 ) -> None:
     (text, spans), (size, overlap) = note, sizes
-    windows = windows_of(text, size=size, overlap=overlap)
+    windows = cut_windows(text, size=size, overlap=overlap)
     assert all(0 < window.end - window.start <= size for window in windows)
     assert {i for w in windows for i in range(w.start, w.end)} == set(range(len(text)))
-    for one, other in pairwise(windows):
-        assert one.start < other.start == one.end - overlap and one.end < other.end
+    for first, second in pairwise(windows):
+        assert first.start < second.start == first.end - overlap and first.end < second.end
     # What a tagger that errs nowhere says about a window: it knows no text outside.
-    cut = [
+    cut_spans = [
         [
             Span(max(s.start, w.start) - w.start, min(s.end, w.end) - w.start, s.label)
             for s in spans
@@ -64,16 +64,18 @@ def test_a_span_that_lies_whole_in_a_window_comes_out_as_it_was(
         ]
         for w in windows
     ]
-    found = from_windows(windows, cut, n_chars=len(text))
-    whole = {s for s in spans if any(w.start <= s.start and s.end <= w.end for w in windows)}
-    assert whole <= set(found) and whole >= {span for span in spans if span.n_chars <= overlap}
-    assert list(found) == sorted(found) and places(found) == places(spans)
-    assert all(a.end <= b.start for a, b in pairwise(found))
-    assert not overlap or found == spans, "a span longer than the overlap is joined again"
+    joined_spans = join_windows(windows, cut_spans, n_chars=len(text))
+    whole_spans = {s for s in spans if any(w.start <= s.start and s.end <= w.end for w in windows)}
+    assert whole_spans <= set(joined_spans) and whole_spans >= {
+        span for span in spans if span.n_chars <= overlap
+    }
+    assert list(joined_spans) == sorted(joined_spans) and places(joined_spans) == places(spans)
+    assert all(a.end <= b.start for a, b in pairwise(joined_spans))
+    assert not overlap or joined_spans == spans, "a span longer than the overlap is joined again"
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "found"),
+    ("left", "right", "joined"),
     [
         ([(5, 9, "x")], [(1, 4, "y")], [(5, 9, "x")]),
         ([(5, 10, "x")], [(1, 4, "y")], [(5, 8, "y")]),
@@ -87,25 +89,25 @@ def test_a_span_that_lies_whole_in_a_window_comes_out_as_it_was(
 def test_of_two_that_disagree_the_one_with_more_text_around_it_stays(
     left: list[tuple[int, int, str]],
     right: list[tuple[int, int, str]],
-    found: list[tuple[int, int, str]],
+    joined: list[tuple[int, int, str]],
 ) -> None:
     windows = (Window(0, 10), Window(4, 14))
-    spans = [[Span(*one) for one in side] for side in (left, right)]
-    assert from_windows(windows, spans, n_chars=14) == tuple(Span(*one) for one in found)
+    spans = [[Span(*fields) for fields in side] for side in (left, right)]
+    assert join_windows(windows, spans, n_chars=14) == tuple(Span(*fields) for fields in joined)
 
 
 def test_windows_end_where_a_line_or_a_sentence_does() -> None:
     text = "a" * 90 + "。" + "b" * 60
-    assert windows_of(text, size=100, overlap=20) == (Window(0, 91), Window(71, 151))
+    assert cut_windows(text, size=100, overlap=20) == (Window(0, 91), Window(71, 151))
     line = "a" * 89 + "\n" + "。" + "b" * 60
-    assert windows_of(line, size=100, overlap=50) == (
+    assert cut_windows(line, size=100, overlap=50) == (
         Window(0, 90),
         Window(40, 140),
         Window(90, 151),
     )
     early = "a" * 87 + "。" + "b" * 60
-    assert windows_of(early, size=100, overlap=20)[0] == Window(0, 100)
-    assert windows_of("", size=10, overlap=2) == ()
+    assert cut_windows(early, size=100, overlap=20)[0] == Window(0, 100)
+    assert cut_windows("", size=10, overlap=2) == ()
 
 
 @dataclass(frozen=True)
@@ -123,22 +125,26 @@ class Fixed:
 
 KANA = set(filter(re.compile("[ぁ-ヴー]").match, TEXT))
 """By itself one of them is nobody's name."""
-TAGS = spans_of(len(TEXT), most=6, labels=("contact", "identifier"))
+TAGS = draw_spans(len(TEXT), max_size=6, labels=("contact", "identifier"))
 
 
 @given(TAGS, TAGS)
-def test_every_sign_that_either_found_is_found_and_nothing_else(one: Tags, other: Tags) -> None:
-    found = put_together(TEXT, one, other)
-    covered = places(found)
-    assert covered <= places((*one, *other))
-    names = [span for span in other if TEXT[span.start : span.end] not in KANA]
-    assert not any(TEXT[i].isalnum() for i in places((*one, *names)) - covered)
-    tagger = CombinedTagger(Fixed(one), Fixed(other))
-    assert tag_checked(tagger, [TEXT]) == (found,) and tagger.labels == ("x",)
-    assert put_together(TEXT, one, ()) == one
-    tidy = put_together(TEXT, (), other)
-    assert put_together(TEXT, tidy, tidy) == tidy
-    assert merge_spans(tidy) == tuple((span.start, span.end) for span in tidy) or len(tidy) > 1
+def test_every_sign_that_either_found_is_found_and_nothing_else(
+    rule_spans: Tags, model_spans: Tags
+) -> None:
+    combined = combine_spans(TEXT, rule_spans, model_spans)
+    covered = places(combined)
+    assert covered <= places((*rule_spans, *model_spans))
+    names = [span for span in model_spans if TEXT[span.start : span.end] not in KANA]
+    assert not any(TEXT[i].isalnum() for i in places((*rule_spans, *names)) - covered)
+    tagger = CombinedTagger(Fixed(rule_spans), Fixed(model_spans))
+    assert tag_and_check(tagger, [TEXT]) == (combined,) and tagger.labels == ("x",)
+    assert combine_spans(TEXT, rule_spans, ()) == rule_spans
+    tidied = combine_spans(TEXT, (), model_spans)
+    assert combine_spans(TEXT, tidied, tidied) == tidied
+    assert (
+        merge_spans(tidied) == tuple((span.start, span.end) for span in tidied) or len(tidied) > 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,19 +152,19 @@ def test_every_sign_that_either_found_is_found_and_nothing_else(one: Tags, other
     [((3, 5), [(6, 8)]), ((4, 6), [(3, 4), (6, 8)]), ((3, 8), []), ((8, 9), [(3, 8)])],
 )
 def test_what_the_rules_found_stays_whole(rule: tuple[int, int], rest: list[Any]) -> None:
-    by_rule, model = Span(*rule, "contact"), Span(3, 8, "identifier")
-    expected = sorted([by_rule, *(Span(*one, "identifier") for one in rest)])
-    assert put_together(TEXT, (by_rule,), (model,)) == tuple(expected)
+    rule_span, model_span = Span(*rule, "contact"), Span(3, 8, "identifier")
+    expected = sorted([rule_span, *(Span(*borders, "identifier") for borders in rest)])
+    assert combine_spans(TEXT, (rule_span,), (model_span,)) == tuple(expected)
 
 
 def test_the_digest_follows_what_it_is_made_of() -> None:
-    one, other = Fixed((), "a"), Fixed((), "b")
+    rules, model = Fixed((), "a"), Fixed((), "b")
     digest = sha256(b"8|rules first|a|b").hexdigest()
-    assert CombinedTagger(one, other).digest == digest != CombinedTagger(other, one).digest
+    assert CombinedTagger(rules, model).digest == digest != CombinedTagger(model, rules).digest
 
 
 @pytest.mark.parametrize(
-    ("text", "model", "found"),
+    ("text", "model_places", "words"),
     [
         ("、076-437-2930-", [(0, 14)], ["076-437-2930"]),
         ("（0242-07-5519", [(0, 13)], ["0242-07-5519"]),
@@ -180,18 +186,18 @@ def test_the_digest_follows_what_it_is_made_of() -> None:
     ],
 )
 def test_finds_of_a_model_are_tidy_and_numbers_whole(
-    text: str, model: list[tuple[int, int]], found: list[str]
+    text: str, model_places: list[tuple[int, int]], words: list[str]
 ) -> None:
-    spans = tuple(Span(*one, "contact") for one in model)
-    done = put_together(text, (), spans)
-    assert [text[span.start : span.end] for span in done] == found
+    spans = tuple(Span(*place, "contact") for place in model_places)
+    combined = combine_spans(text, (), spans)
+    assert [text[span.start : span.end] for span in combined] == words
     if text == "5/3-5/10":
-        done = put_together(text, (Span(4, 8, "identifier"),), (Span(0, 1, "contact"),))
-        assert done == (Span(0, 1, "contact"), Span(4, 8, "identifier")), "left to others"
+        combined = combine_spans(text, (Span(4, 8, "identifier"),), (Span(0, 1, "contact"),))
+        assert combined == (Span(0, 1, "contact"), Span(4, 8, "identifier")), "left to others"
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "words"),
     [
         ("saw van der [Berg] today", ["van der Berg"]),
         ("I [Anna Lee] [Smith]-Jones came", ["Anna Lee Smith-Jones"]),
@@ -201,7 +207,7 @@ def test_finds_of_a_model_are_tidy_and_numbers_whole(
     ],
 )
 def test_names_and_places_are_taken_out_with_their_particles_halves_and_kinds(
-    text: str, found: list[str]
+    text: str, words: list[str]
 ) -> None:
     pieces = re.split(r"[\[\]]", text)
     plain, spans = "".join(pieces), []
@@ -211,4 +217,4 @@ def test_names_and_places_are_taken_out_with_their_particles_halves_and_kinds(
             label = "identifier" if " " in piece else "quasi_identifier"
             label = "linkage_code" if any(map(str.isdigit, piece)) else label
             spans.append(Span(start, start + len(piece), label))
-    assert [plain[s.start : s.end] for s in put_together(plain, (), tuple(spans))] == found
+    assert [plain[s.start : s.end] for s in combine_spans(plain, (), tuple(spans))] == words

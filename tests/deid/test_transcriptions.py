@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.tagger import tag_checked
+from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger
 
 NOTES = Path(__file__).parents[2].parent / "shared" / "data" / "mtsamples.jsonl"
@@ -23,9 +23,9 @@ def test_at_most_a_third_of_what_is_taken_out_of_real_transcriptions_is_harmless
     rows = (json.loads(line) for line in NOTES.read_text("utf-8").splitlines())
     texts = {row["id"]: row["text"] for row in rows if row["id"] in JUDGED}
     assert len(JUDGED) == 40 and texts.keys() == JUDGED.keys()
-    found = tag_checked(load_tagger("default", device="cpu"), list(texts.values()))
+    tags = tag_and_check(load_tagger("default", device="cpu"), list(texts.values()))
     counts: Counter[str] = Counter()
-    for note, spans in zip(texts, found, strict=True):
+    for note, spans in zip(texts, tags, strict=True):
         judged = {(start, end): word for start, end, word in JUDGED[note]}
         counts.update(judged.get((span.start, span.end), "not judged") for span in spans)
     # Another release of torch may round a few scores the other way.

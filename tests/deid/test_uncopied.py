@@ -17,8 +17,8 @@ from audit.deid import taggers
 from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.release import Release
 from audit.deid.tagged_sets import tagged_text
-from audit.deid.tagger import Tags, Window, tag_checked, without_overlap
-from audit.deid.taggers import BackedTagger, known_tagger, load_tagger, united
+from audit.deid.tagger import Tags, Window, drop_overlaps, tag_and_check
+from audit.deid.taggers import BackedTagger, find_tagger, load_tagger, unite_spans
 from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.folding import fold_text
@@ -84,7 +84,7 @@ def spans_of_words(text: str) -> Tags:
 
 
 def default_spans(text: str) -> Tags:
-    return tag_checked(load_tagger("default"), [text])[0]
+    return tag_and_check(load_tagger("default"), [text])[0]
 
 
 def is_covered(span: Span, spans: Tags) -> bool:
@@ -181,11 +181,11 @@ def test_a_note_that_was_not_copied_can_be_withheld(tmp_path: Path) -> None:
 def test_what_was_copied_is_left_to_the_tagger(tmp_path: Path) -> None:
     for write in (lambda text: text, lambda text: text.upper(), lambda text: f" {text}\n"):
         tagger = BackedTagger(Copyist(write), Words())
-        assert tag_checked(tagger, NOTES) == ((),) * len(NOTES)
+        assert tag_and_check(tagger, NOTES) == ((),) * len(NOTES)
     copyist = Copyist(lambda text: text[:9])
-    note = tagged_text(NOTES[0], tagger=taggers.with_fallback(copyist), release=Release())
+    note = tagged_text(NOTES[0], tagger=taggers.add_fallback(copyist), release=Release())
     assert "Smith" not in note.released, "a text that is pasted too"
-    assert taggers.with_fallback(taggers.with_fallback(copyist)) == taggers.with_fallback(copyist)
+    assert taggers.add_fallback(taggers.add_fallback(copyist)) == taggers.add_fallback(copyist)
 
 
 PIECES = (
@@ -220,7 +220,7 @@ def squeezed(text: str) -> str:
 @given(careless_copies())
 def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) -> None:
     note, copy = sides
-    (spans,) = tag_checked(BackedTagger(Copyist(lambda text: copy), Words()), [note])
+    (spans,) = tag_and_check(BackedTagger(Copyist(lambda text: copy), Words()), [note])
     bare = {place for place, char in enumerate(note) if not char.isspace()}
     bare -= {place for span in spans for place in range(span.start, span.end)}
     left = Counter(
@@ -260,7 +260,7 @@ def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, policy: Any)
             assert text[span.start : span.end] not in released
     assert census["uncopied"]["n_notes"] == 3
     assert released.count("\n") == (3 if policy == "fallback" else 0)
-    facts_of_tagger = known_tagger(str(folder))
+    facts_of_tagger = find_tagger(str(folder))
     assert facts_of_tagger.writes_copies
     assert facts_of_tagger.digest == census["tagger"]["digest"]
 
@@ -274,8 +274,8 @@ def test_several_taggers_as_one_find_what_any_finds(
         tuple(Span(start, start + n, "contact") for start, n in side)
         for side in (places[:n_first], places[n_first:])
     ]
-    first = without_overlap(sides[0])
-    spans = united(text, first, sides[1])
+    first = drop_overlaps(sides[0])
+    spans = unite_spans(text, first, sides[1])
     marked = {place for span in spans for place in range(span.start, span.end)}
     for span in (*first, *sides[1]):
         assert all(
@@ -287,10 +287,10 @@ def test_several_taggers_as_one_find_what_any_finds(
 def test_any_tagger_stands_beside_any_other() -> None:
     text = NOTES[0]
     rules, default, combined = (load_tagger(name) for name in ("rules", "default", "rules+default"))
-    (spans,) = tag_checked(combined, [text])
+    (spans,) = tag_and_check(combined, [text])
     for tagger in (rules, default):
-        assert all(is_covered(span, spans) for span in tag_checked(tagger, [text])[0])
-    facts = known_tagger("rules+default")
+        assert all(is_covered(span, spans) for span in tag_and_check(tagger, [text])[0])
+    facts = find_tagger("rules+default")
     assert (facts.digest, facts.kind, facts.is_quick) == (combined.digest, "combined", True)
     assert combined.digest != load_tagger("default+rules").digest
     copying = taggers.UnitedCopies(

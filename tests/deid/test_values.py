@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from audit.deid.policy import SAFE_HARBOR
-from audit.deid.tagger import Tags, tag_checked
+from audit.deid.tagger import Tags, tag_and_check
 from audit.deid.taggers import DEFAULT, load_tagger
 from audit.notes.spans import build_document
 
@@ -30,11 +30,11 @@ class Line(NamedTuple):
     text: str
     must_stay: tuple[str, ...]
     must_go: tuple[str, ...]
-    taken: frozenset[int]
+    released_places: frozenset[int]
 
     def is_touched(self, words: str) -> bool:
         """Whether something is taken out of words, wherever they stand."""
-        return all(self.taken & set(places) for places in self._places(words))
+        return all(self.released_places & set(places) for places in self._places(words))
 
     def is_left(self, words: str) -> bool:
         """Whether any digit of words stays; where they have none, a letter of the name in them."""
@@ -42,28 +42,36 @@ class Line(NamedTuple):
         name = _TITLE.sub("", words)
         has_digit = any(map(str.isdigit, words))
         start = place.start + words.index(name)
-        told = [start + n for n, char in enumerate(name) if char.isdigit() or not has_digit]
-        return any(self.text[n].isalnum() and n not in self.taken for n in told)
+        digits_or_letters = [
+            start + n for n, char in enumerate(name) if char.isdigit() or not has_digit
+        ]
+        return any(
+            self.text[n].isalnum() and n not in self.released_places for n in digits_or_letters
+        )
 
     def _places(self, words: str) -> list[range]:
-        found = [match.start() for match in re.finditer(re.escape(words), self.text)]
-        assert found, (words, self.text)
-        return [range(start, start + len(words)) for start in found]
+        starts = [match.start() for match in re.finditer(re.escape(words), self.text)]
+        assert starts, (words, self.text)
+        return [range(start, start + len(words)) for start in starts]
 
 
 @cache
 def lines() -> tuple[Line, ...]:
     """Return the lines as the default tagger and the policy safe-harbor leave them."""
     rows = [json.loads(line) for line in FILE.read_text("utf-8").splitlines()]
-    tags = tag_checked(load_tagger(DEFAULT), [row["text"] for row in rows])
+    tags = tag_and_check(load_tagger(DEFAULT), [row["text"] for row in rows])
     return tuple(_released(*pair) for pair in zip(rows, tags, strict=True))
 
 
 def _released(row: dict[str, Any], tags: Tags) -> Line:
     note = build_document("1", text=row["text"], spans=tags, patient_id="p1")
-    kept, _ = SAFE_HARBOR.applied(note)
-    taken = frozenset(place for span in kept.spans for place in range(span.start, span.end))
-    return Line(row["kind"], row["text"], tuple(row["must_stay"]), tuple(row["must_go"]), taken)
+    note_with_policy, _ = SAFE_HARBOR.applied(note)
+    released_places = frozenset(
+        place for span in note_with_policy.spans for place in range(span.start, span.end)
+    )
+    return Line(
+        row["kind"], row["text"], tuple(row["must_stay"]), tuple(row["must_go"]), released_places
+    )
 
 
 def touched(*kinds: str) -> Iterator[bool]:

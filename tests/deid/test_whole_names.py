@@ -18,11 +18,11 @@ from faker import Faker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.borders import whole_finds, with_whole_words
+from audit.deid.borders import extend_to_words, tag_whole_words
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tagged_sets import tagged_text
-from audit.deid.tagger import tag_checked
+from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger
 from audit.deid.tagging import tag_notes
 from audit.notes.folding import fold_text
@@ -87,10 +87,10 @@ def notes_with(names: Sequence[Name], *, form: str) -> Iterator[tuple[str, list[
 
     Over ten notes each of ten names is in every frame.
     """
-    for at in range(0, len(names), 10):
+    for start in range(0, len(names), 10):
         for turn in range(10):
             lines, inside = [], []
-            for place, (first, last) in enumerate(names[at : at + 10]):
+            for place, (first, last) in enumerate(names[start : start + 10]):
                 number = (place + turn) % 10
                 line = FRAMES[number].format(first=first, last=last)
                 lines.append(unicodedata.normalize(form, line))
@@ -99,8 +99,8 @@ def notes_with(names: Sequence[Name], *, form: str) -> Iterator[tuple[str, list[
                     for part, slot in ((first, "{first}"), (last, "{last}"))
                     if slot in FRAMES[number]
                 ]
-                written = unicodedata.normalize(form, " ".join(parts))
-                inside.append((number, written))
+                name = unicodedata.normalize(form, " ".join(parts))
+                inside.append((number, name))
             yield "\n\n".join(lines), inside
 
 
@@ -120,19 +120,19 @@ def parts_covered(text: str, spans: Sequence[Span], start: int, end: int) -> lis
 def shares(tagger: str, names: Sequence[Name], *, form: str) -> tuple[Counter[int], list[str]]:
     """Return how many names are marked whole in each frame, and the names that are cut."""
     notes = [*notes_with(names, form=form)]
-    n_whole, cut = Counter[int](), []
-    tags = tag_checked(load_tagger(tagger, device="cpu"), [text for text, _ in notes])
+    n_whole, cut_names = Counter[int](), []
+    tags = tag_and_check(load_tagger(tagger, device="cpu"), [text for text, _ in notes])
     for (text, inside), spans in zip(notes, tags, strict=True):
-        at = 0
-        for number, written in inside:
-            at = text.index(written, at)
-            words = parts_covered(text, spans, at, at + len(written))
-            at += len(written)
+        start = 0
+        for number, name in inside:
+            start = text.index(name, start)
+            words = parts_covered(text, spans, start, start + len(name))
+            start += len(name)
             n_whole[number] += all(word == {True} for word in words)
             if {True, False} in words:
-                cut.append(written)
+                cut_names.append(name)
         assert all(text[span.end - 2 : span.end] not in ("'s", "’s") for span in spans)
-    return n_whole, cut
+    return n_whole, cut_names
 
 
 @pytest.mark.long
@@ -141,8 +141,8 @@ def shares(tagger: str, names: Sequence[Name], *, form: str) -> tuple[Counter[in
 def test_no_name_of_twenty_languages_is_released_in_part(tagger: str, form: str) -> None:
     names = [name for locale in LOCALES for name in names_of(locale)]
     assert len(names) == 2_000 and sum(not "".join(name).isascii() for name in names) > 1_200
-    n_whole, cut = shares(tagger, names, form=form)
-    assert cut == []
+    n_whole, cut_names = shares(tagger, names, form=form)
+    assert cut_names == []
     n_plain, _ = shares(tagger, names_of("en_US"), form=form)
     for frame in TITLED:
         assert n_whole[frame] / len(names) >= n_plain[frame] / 100 - 0.005
@@ -177,11 +177,11 @@ def test_no_name_of_twenty_languages_is_released_in_part(tagger: str, form: str)
 )
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 def test_a_title_is_followed_by_a_whole_name(name: str, form: str) -> None:
-    written = unicodedata.normalize(form, name)
+    normal_name = unicodedata.normalize(form, name)
     for text, rest in (
-        (f"Mrs. {written} came.", "Mrs. [NAME] came."),
-        (f"Dr. {written}'s note", "Dr. [NAME]'s note"),
-        (f"Mr. {written}’s pain", "Mr. [NAME]’s pain"),
+        (f"Mrs. {normal_name} came.", "Mrs. [NAME] came."),
+        (f"Dr. {normal_name}'s note", "Dr. [NAME]'s note"),
+        (f"Mr. {normal_name}’s pain", "Mr. [NAME]’s pain"),
     ):
         released = tagged_text(text, tagger=load_tagger("default"), release=Release()).released
         assert released == rest
@@ -227,10 +227,10 @@ class Cutting:
     ],
 )
 def test_a_find_of_any_script_is_a_whole_word(text: str, part: str, word: str) -> None:
-    find = Cutting(part).tag
-    (spans,) = whole_finds([text], find)
-    written = [fold_text(text[span.start : span.end]).text for span in spans]
-    assert written and set(written) == {unicodedata.normalize("NFC", word)}
+    tag = Cutting(part).tag
+    (spans,) = tag_whole_words([text], tag)
+    words = [fold_text(text[span.start : span.end]).text for span in spans]
+    assert words and set(words) == {unicodedata.normalize("NFC", word)}
     # Also of a tagger that keeps no promise: nothing is released in part.
     released = tagged_text(text, tagger=Cutting(part), release=Release()).document.spans
     assert {text[span.start : span.end] for span in released} >= {
@@ -243,12 +243,14 @@ def test_a_find_of_any_script_is_a_whole_word(text: str, part: str, word: str) -
 def test_finds_stay_apart_and_inside_and_grow_over_no_blank(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     spans = tuple(Span(a, b, "x") for a, b in zip(cuts[::2], cuts[1::2], strict=False) if a < b)
-    whole = with_whole_words(text, spans)
-    assert with_whole_words(text, whole) == whole
-    for before, span, after in zip(spans, whole, [*whole[1:], None], strict=False):
-        assert span.start <= before.start < before.end <= span.end <= len(text)
-        assert after is None or span.end <= after.start
-        grown = text[span.start : before.start] + text[before.end : span.end]
+    word_spans = extend_to_words(text, spans)
+    assert extend_to_words(text, word_spans) == word_spans
+    for source_span, span, next_span in zip(
+        spans, word_spans, [*word_spans[1:], None], strict=False
+    ):
+        assert span.start <= source_span.start < source_span.end <= span.end <= len(text)
+        assert next_span is None or span.end <= next_span.start
+        grown = text[span.start : source_span.start] + text[source_span.end : span.end]
         assert not re.search(r"\s", grown)
 
 
@@ -271,8 +273,10 @@ def accented_parts(n: int) -> list[str]:
 def kana_names(n: int) -> list[str]:
     faker = Faker("ja_JP")
     faker.seed_instance(5)
-    made = (f"{faker.last_kana_name()} {faker.first_kana_name()}" for _ in range(20 * n))
-    names = dict.fromkeys(one for one in made if unicodedata.normalize("NFD", one) != one)
+    drawn_names = (f"{faker.last_kana_name()} {faker.first_kana_name()}" for _ in range(20 * n))
+    names = dict.fromkeys(
+        name for name in drawn_names if unicodedata.normalize("NFD", name) != name
+    )
     assert len(names) >= n
     return [*names][:n]
 
@@ -285,22 +289,22 @@ def with_hidden(name: str, seed: int) -> str:
     )
 
 
-def same_finds(tagger: str, plain: Sequence[str], written: Sequence[str]) -> list[str]:
-    """Return the texts in which a tagger finds other than in the same ones written plainly."""
+def list_differing_texts(tagger: str, plain: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the texts whose spans differ from those of the same texts in plain form."""
     loaded = load_tagger(tagger, device="cpu")
-    wanted, tags = tag_checked(loaded, plain), tag_checked(loaded, written)
+    clean_tags, tags = tag_and_check(loaded, plain), tag_and_check(loaded, texts)
     different = []
-    for text, clean, spans, clean_spans in zip(written, plain, tags, wanted, strict=True):
+    for text, clean, spans, clean_spans in zip(texts, plain, tags, clean_tags, strict=True):
         folded = fold_text(text)
         assert folded.text == clean
         if folded.folded_spans(spans) != clean_spans:
             different.append(text)
         note = tagged_text(text, tagger=loaded, release=Release())
-        rest, at = "", 0  # nothing outside marks is changed
-        for one in note.replacements:
-            rest += text[at : one.start] + one.text
-            at = one.end
-        assert note.released == rest + text[at:]
+        rest, end = "", 0  # nothing outside marks is changed
+        for replacement in note.replacements:
+            rest += text[end : replacement.start] + replacement.text
+            end = replacement.end
+        assert note.released == rest + text[end:]
     return different
 
 
@@ -309,12 +313,15 @@ def same_finds(tagger: str, plain: Sequence[str], written: Sequence[str]) -> lis
 def test_decomposed_and_hidden_characters_change_no_find(tagger: str) -> None:
     parts = accented_parts(300)
     plain = [FRAMES[(0, 5, 7)[n % 3]].format(first=part, last=part) for n, part in enumerate(parts)]
-    assert same_finds(tagger, plain, [unicodedata.normalize("NFD", text) for text in plain]) == []
+    assert (
+        list_differing_texts(tagger, plain, [unicodedata.normalize("NFD", text) for text in plain])
+        == []
+    )
     hidden = [
         text.replace(part, with_hidden(part, n))
         for n, (text, part) in enumerate(zip(plain, parts, strict=True))
     ]
-    assert same_finds(tagger, plain, hidden) == []
+    assert list_differing_texts(tagger, plain, hidden) == []
 
 
 @pytest.mark.long
@@ -323,10 +330,10 @@ def test_voicing_marks_apart_change_no_find(tagger: str) -> None:
     names = kana_names(240)
     plain = [KANA_FRAMES[n % 4].format(name) for n, name in enumerate(names)]
     apart = [unicodedata.normalize("NFD", text) for text in plain]
-    assert same_finds(tagger, plain, apart) == []
+    assert list_differing_texts(tagger, plain, apart) == []
     for marks in ("゛゜", "ﾞﾟ"):
         table = str.maketrans("\u3099\u309a", marks)
-        assert same_finds(tagger, plain, [text.translate(table) for text in apart]) == []
+        assert list_differing_texts(tagger, plain, [text.translate(table) for text in apart]) == []
 
 
 @pytest.mark.parametrize("has_register", [True, False])
@@ -339,14 +346,17 @@ def test_what_is_not_shown_hides_no_name_from_a_register(
     forms = ("NFC", "NFD")
     rows, lines = ["patient_id,first_name,last_name"], []
     for n, (first, last) in enumerate(people):
-        form, other = forms[n % 2], forms[1 - n % 2]
-        cells = ",".join(unicodedata.normalize(other, part) for part in (first, last))
+        form, register_form = forms[n % 2], forms[1 - n % 2]
+        cells = ",".join(unicodedata.normalize(register_form, part) for part in (first, last))
         rows.append(f"p{n},{cells}")
-        known, hidden = f"{first} {last}", f"{with_hidden(first, n)} {with_hidden(last, n)}"
+        plain_name, hidden_name = (
+            f"{first} {last}",
+            f"{with_hidden(first, n)} {with_hidden(last, n)}",
+        )
         again = unicodedata.normalize(form, last)
-        text = f"👩\u200d⚕\ufe0f {hidden} ok.\nकर्\u200dम. then {again} left"
+        text = f"👩\u200d⚕\ufe0f {hidden_name} ok.\nकर्\u200dम. then {again} left"
         if not has_register:
-            text = f"Patient Name: {known}\n{text}"
+            text = f"Patient Name: {plain_name}\n{text}"
         lines.append(json.dumps({"note_id": str(n), "patient_id": f"p{n}", "text": text}))
     (tmp_path / "register.csv").write_text("\n".join(rows) + "\n", "utf-8")
     (tmp_path / "notes.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
@@ -370,14 +380,14 @@ def test_what_is_not_shown_hides_no_name_from_a_register(
 
 def test_mentions_are_found_in_folded_text_with_offsets_of_the_text_itself() -> None:
     for plain in ("Zoë Brontë is a 70-year-old woman.", "加藤ダイゴは70歳の男性。"):
-        (wanted,) = find_mentions(plain)
-        written = with_hidden(unicodedata.normalize("NFD", plain), 0)
-        (mention,) = find_mentions(written)
-        named = (wanted.first, wanted.last, wanted.form)
+        (plain_mention,) = find_mentions(plain)
+        hidden_text = with_hidden(unicodedata.normalize("NFD", plain), 0)
+        (mention,) = find_mentions(hidden_text)
+        named = (plain_mention.first, plain_mention.last, plain_mention.form)
         assert (mention.first, mention.last, mention.form) == named
-        name = fold_text(written[mention.name_start : mention.name_end]).text
-        assert name == plain[wanted.name_start : wanted.name_end]
+        name = fold_text(hidden_text[mention.name_start : mention.name_end]).text
+        assert name == plain[plain_mention.name_start : plain_mention.name_end]
         assert (
-            fold_text(written[mention.start : mention.end]).text
-            == (plain[wanted.start : wanted.end])
+            fold_text(hidden_text[mention.start : mention.end]).text
+            == (plain[plain_mention.start : plain_mention.end])
         )

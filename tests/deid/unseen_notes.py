@@ -52,7 +52,7 @@ def unseen(name: str, language: str) -> tuple[TaggedDocument, ...]:
 
 
 @cache
-def written(name: str, *, by_kind: bool = False) -> tuple[TaggedDocument, ...]:
+def read_marked_notes(name: str, *, by_kind: bool = False) -> tuple[TaggedDocument, ...]:
     """Return the notes of a file with ⟦K:marks⟧, as "third/ja"; by kind with letters as labels."""
     return written_notes(Path(__file__).parent / f"{name}.txt", by_kind=by_kind)
 
@@ -68,11 +68,11 @@ def written_notes(path: Path, *, by_kind: bool = False) -> tuple[TaggedDocument,
 
 
 def marked(
-    written: str, *, patient: str | None = "p1", doc_id: str = "1", by_kind: bool = False
+    text_with_marks: str, *, patient: str | None = "p1", doc_id: str = "1", by_kind: bool = False
 ) -> TaggedDocument:
     """Return a note written with ⟦Q:marks⟧: the first letters of the types, a kind, or a label."""
     text, spans = "", []
-    for place, piece in enumerate(re.split("[⟦⟧]", written)):
+    for place, piece in enumerate(re.split("[⟦⟧]", text_with_marks)):
         if place % 2:
             label, _, piece = piece.partition(":")
             label = label if by_kind else LABELS.get(label, label)

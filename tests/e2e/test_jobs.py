@@ -12,7 +12,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from audit.deid.release import Release
-from audit.deid.taggers import known_taggers
+from audit.deid.taggers import list_taggers
 from audit.deid.tasks import one_text, tagging_task
 from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE
@@ -39,7 +39,7 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     asked = tagging_task(
         one_text("氏名：高橋健一", source="pasted"),
-        tagger=known_taggers()[1],
+        tagger=list_taggers()[1],
         how=Release(),
     ).question()
     waiting = table.insert(asked)  # as one left it who died before a worker was started

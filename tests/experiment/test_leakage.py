@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from audit import cli
 from audit.attack import metrics
-from audit.deid.taggers import known_taggers
+from audit.deid.taggers import list_taggers
 from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment import leakage
@@ -435,7 +435,7 @@ def test_options_become_an_order() -> None:
         n_inputs=7,
         seed=2,
     )
-    listed = {tagger.tagger_id for tagger in known_taggers()} & {"rules", "default"}
+    listed = {tagger.tagger_id for tagger in list_taggers()} & {"rules", "default"}
     assert set(order_of().taggers) == listed >= {"rules"}
     short = order_of("--quick", "--epochs", "1")
     assert (short.epochs, len(short.arms)) == (1.0, 2 + len(listed) + 2)

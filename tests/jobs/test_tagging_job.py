@@ -27,7 +27,7 @@ from pages.ui.state import words_of
 from tests.deid.make_scores import given_as
 
 NAMED = "氏名：高橋健一　2024年5月3日 受診。"
-DEFAULT, RULES = taggers.known_taggers()
+DEFAULT, RULES = taggers.list_taggers()
 HOW = Release()
 
 

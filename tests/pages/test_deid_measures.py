@@ -32,7 +32,7 @@ from tests.pages.screen import keys, open_page, parameter, press, texts
 def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = (KnownTagger("rules", "rules", "", RuleTagger().digest),)
     monkeypatch.setattr(cached, "taggers", lambda: rules)
-    monkeypatch.setattr(taggers, "known_taggers", lambda: rules)
+    monkeypatch.setattr(taggers, "list_taggers", lambda: rules)
 
 
 def kept(*, every: int = 3, n: int = 12) -> str:

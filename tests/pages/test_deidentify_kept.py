@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from audit.access_log import entries
 from audit.deid.release import Release
 from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet, corrections_of, notes_of, write_index
-from audit.deid.taggers import known_taggers
+from audit.deid.taggers import list_taggers
 from audit.deid.tagging import tag_notes
 from audit.deid.tasks import TaggingTask, tagging_task, uploaded
 from audit.jobs import service, table
@@ -44,7 +44,7 @@ def made(
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
         uploaded([("n.jsonl", data or notes_file(n))]),
-        tagger=known_taggers()[1],
+        tagger=list_taggers()[1],
         how=how or Release(),
         title=title,
     ).question()
@@ -97,7 +97,7 @@ def test_taggers_stand_beside_each_other_as_the_link_says() -> None:
 def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released: int) -> None:
     given = notes_file(3)
     tagged_id = tagging_task(
-        uploaded([("n.jsonl", given)]), tagger=known_taggers()[1], how=Release(), uncopied=how
+        uploaded([("n.jsonl", given)]), tagger=list_taggers()[1], how=Release(), uncopied=how
     ).tagged_id
     one = TAGGED_SETS.get(tagged_id)
     copyist = Copyist(lambda text: text if "特記" in text else text[:12])

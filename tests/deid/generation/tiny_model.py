@@ -46,10 +46,10 @@ def write_gold(path: Path, notes: Iterable[TaggedDocument] | None = None) -> Pat
 def character_tokenizer(*, with_chat: bool = False) -> Any:
     """A tokenizer whose tokens are characters; byte order of the vocabulary is fixed."""
     texts = [*TEXTS, *JAPANESE.values(), *SYSTEM.values()]
-    known = sorted(set("".join(texts) + "</>\n#: 入出力InputOu様氏名。、0123456789abcdefgh"))
+    characters = sorted(set("".join(texts) + "</>\n#: 入出力InputOu様氏名。、0123456789abcdefgh"))
     special = ["<pad>", "<s>", "</s>", "<unk>"]
     special += ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"] if with_chat else []
-    vocabulary = {one: i for i, one in enumerate([*special, *known])}
+    vocabulary = {token: i for i, token in enumerate([*special, *characters])}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="<unk>"))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"[\s\S]"), "isolated")
     inner.decoder = tokenizers.decoders.Fuse()
@@ -100,22 +100,27 @@ def write_model(
 
 
 def order(tmp_path: Path, model: Path, *, out: str = "tagger", **settings: Any) -> TaggerTask:
-    given = {"n_epochs": 120.0, "batch": 4, "micro_batch": 4, "learning_rate": 3e-3} | settings
+    all_settings = {
+        "n_epochs": 120.0,
+        "batch": 4,
+        "micro_batch": 4,
+        "learning_rate": 3e-3,
+    } | settings
     return TaggerTask(
         gold=(write_gold(tmp_path / "gold.jsonl"),),
         validation=(tmp_path / "gold.jsonl",),
         start=model,
         out=tmp_path / out,
-        settings=TuningSettings(**given),
+        settings=TuningSettings(**all_settings),
         title="tiny",
         device="cpu",
     )
 
 
-def tuned(task: TaggerTask, **more: Any) -> GenerativeFacts:
+def tuned(task: TaggerTask, **options: Any) -> GenerativeFacts:
     """Tune the model of a task."""
     assert isinstance(task.settings, TuningSettings)
-    return train_generative(task, task.settings, **more)
+    return train_generative(task, task.settings, **options)
 
 
 def line_of(**record: Any) -> str:

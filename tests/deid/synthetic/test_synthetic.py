@@ -39,10 +39,10 @@ def test_the_notes_of_a_seed_are_the_same_in_every_version(
 
 
 def test_notes_come_in_turn_and_the_example_is_the_one_that_is_shipped() -> None:
-    made = list(in_turn(5, seed=1, languages=("ja", "en")))
-    assert [one.doc_id[:3] for one in made] == ["ja/", "ja/", "ja/", "en/", "en/"]
+    notes = list(in_turn(5, seed=1, languages=("ja", "en")))
+    assert [note.doc_id[:3] for note in notes] == ["ja/", "ja/", "ja/", "en/", "en/"]
     held_out = list(in_turn(5, seed=1, languages=("ja", "en"), is_held_out=True))
-    assert {one.text for one in held_out}.isdisjoint(one.text for one in made)
+    assert {note.text for note in held_out}.isdisjoint(note.text for note in notes)
     for language in LANGUAGES:
         assert not any(
             d.spans for d in synthetic_notes(200, seed=2, language=language, styles=["plain"])

@@ -23,7 +23,7 @@ SMALL = Shape(width=32, dilations=(1, 2, 4, 1))
 
 
 def quick(**changes) -> TaggerSettings:
-    values = {
+    all_settings = {
         "n_tokens": 16,
         "overlap": 8,
         "n_epochs": 4.0,
@@ -35,7 +35,7 @@ def quick(**changes) -> TaggerSettings:
         "hidden_share": 0.3,
         "precision": "float32",
     }
-    return TaggerSettings(**values | changes)
+    return TaggerSettings(**all_settings | changes)
 
 
 def notes(n: int) -> tuple[TaggedDocument, ...]:
@@ -53,20 +53,20 @@ def notes(n: int) -> tuple[TaggedDocument, ...]:
 def task(out: Path, **changes: Any) -> TaggerTask:
     """Return a task with 40 notes to learn from and 8 to measure on, in files beside its folder."""
     files = tuple(out.parent / f"{name}.jsonl" for name in ("gold", "validation"))
-    for path, some in zip(files, (notes(40), notes(48)[40:]), strict=True):
-        path.write_text(write_jsonl(some), "utf-8")
-    values = {"settings": quick(), "gold": files[:1], "validation": files[1:], "device": "cpu"}
-    return TaggerTask(out=out, **values | changes)
+    for path, part in zip(files, (notes(40), notes(48)[40:]), strict=True):
+        path.write_text(write_jsonl(part), "utf-8")
+    fields = {"settings": quick(), "gold": files[:1], "validation": files[1:], "device": "cpu"}
+    return TaggerTask(out=out, **fields | changes)
 
 
 def train(out: Path, *, should_stop: Any = lambda: False, **changes: Any) -> TaggerFacts:
     """Train the small tagger of a task."""
-    asked: Any = task(out, **changes)
-    return train_tagger(asked, asked.settings, shape=SMALL, should_stop=should_stop)
+    training_task: Any = task(out, **changes)
+    return train_tagger(training_task, training_task.settings, shape=SMALL, should_stop=should_stop)
 
 
 def reader_of(inner: Tokenizer, *, pad: str, unk: str | None) -> TokenizerReader:
-    return TokenizerReader.of(
+    return TokenizerReader.from_tokenizer(
         PreTrainedTokenizerFast(tokenizer_object=inner, pad_token=pad, unk_token=unk)
     )
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from audit.cli import called, parsed
-from audit.deid.tagger import tag_checked
-from audit.deid.taggers import SHIPPED, known_tagger, load_tagger, trained_tagger
+from audit.deid.tagger import tag_and_check
+from audit.deid.taggers import SHIPPED, find_tagger, find_trained_tagger, load_tagger
 from audit.errors import AuditError
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import IDENTIFIER, Span, TaggedDocument
 from tests.deid.token.make_notes import notes, quick, train
-from tests.deid.unseen_notes import written
+from tests.deid.unseen_notes import read_marked_notes
 
 FAST = ("--evaluations", "1", "--device", "cpu")
 
@@ -33,23 +33,25 @@ def gold_file(path: Path, documents: Sequence[TaggedDocument]) -> Path:
 
 def touched(tagger_id: str, documents: Sequence[TaggedDocument]) -> dict[str, int]:
     """Return how many golds and names a tagger touches, and what it takes out for nothing."""
-    answers = tag_checked(load_tagger(tagger_id, device="cpu"), [one.text for one in documents])
+    answers = tag_and_check(
+        load_tagger(tagger_id, device="cpu"), [document.text for document in documents]
+    )
     counts = {"all": 0, "names": 0, "harmless": 0}
     for document, spans in zip(documents, answers, strict=True):
         for gold in document.spans:
             is_touched = any(s.start < gold.end and gold.start < s.end for s in spans)
             counts["all"] += is_touched
             counts["names"] += is_touched and gold.label == IDENTIFIER
-        taken = {place for span in spans for place in range(span.start, span.end)}
+        marked_places = {place for span in spans for place in range(span.start, span.end)}
         named = {place for span in document.spans for place in range(span.start, span.end)}
-        counts["harmless"] += len(taken - named)
+        counts["harmless"] += len(marked_places - named)
     return counts
 
 
 @pytest.mark.long
 def test_a_training_from_the_default_keeps_what_the_default_finds(tmp_path: Path) -> None:
-    gold = gold_file(tmp_path / "gold.jsonl", written("third/en")[:24])
-    told = deid_train(
+    gold = gold_file(tmp_path / "gold.jsonl", read_marked_notes("third/en")[:24])
+    report = deid_train(
         "--from",
         "default",
         "--gold",
@@ -61,42 +63,48 @@ def test_a_training_from_the_default_keeps_what_the_default_finds(tmp_path: Path
         "--validation",
         gold,
     )
-    kept = trained_tagger(told["tagger_id"])
+    tagger_entry = find_trained_tagger(report["tagger_id"])
     shipped = json.loads((SHIPPED / "tagger.json").read_bytes())["digest"]
     base = {"name": "default", "digest": shipped, "has_rules": True}
-    assert kept.training["base"] == told["training"]["base"] == base
+    assert tagger_entry.training["base"] == report["training"]["base"] == base
     # It is asked as the default one is, and has its lists.
-    assert (kept.kind, kept.title) == ("combined", "Ward")
-    assert kept.has_rules and kept.is_quick
-    tagger = load_tagger(kept.tagger_id, device="cpu")
-    assert tagger.digest == kept.digest == told["digest"] != load_tagger("default").digest
-    lists = [folder / "model" / "lists.json" for folder in (SHIPPED, Path(told["directory"]))]
+    assert (tagger_entry.kind, tagger_entry.title) == ("combined", "Ward")
+    assert tagger_entry.has_rules and tagger_entry.is_quick
+    tagger = load_tagger(tagger_entry.tagger_id, device="cpu")
+    assert tagger.digest == tagger_entry.digest == report["digest"] != load_tagger("default").digest
+    lists = [folder / "model" / "lists.json" for folder in (SHIPPED, Path(report["directory"]))]
     assert lists[0].read_bytes() == lists[1].read_bytes()
-    assert kept.training["best_step"] > 0
-    others = written("third/en")[40:]
-    before, after = touched("default", others), touched(kept.tagger_id, others)
-    assert before["names"] >= 50
-    assert after["names"] >= before["names"] and after["all"] >= before["all"]
-    assert after["harmless"] <= 1.2 * before["harmless"]
+    assert tagger_entry.training["best_step"] > 0
+    later_notes = read_marked_notes("third/en")[40:]
+    counts_before, counts_after = (
+        touched("default", later_notes),
+        touched(tagger_entry.tagger_id, later_notes),
+    )
+    assert counts_before["names"] >= 50
+    assert (
+        counts_after["names"] >= counts_before["names"]
+        and counts_after["all"] >= counts_before["all"]
+    )
+    assert counts_after["harmless"] <= 1.2 * counts_before["harmless"]
 
 
 def test_where_nothing_is_better_the_start_is_kept(tmp_path: Path) -> None:
-    gold = written("third/ja")[:12]
+    gold = read_marked_notes("third/ja")[:12]
     no_names = [note.with_spans([]) for note in gold[1:]]  # what is learned is to find nothing
-    told = deid_train(
+    report = deid_train(
         "--from",
         "default",
         "--gold",
         gold_file(tmp_path / "gold.jsonl", [gold[0], *no_names]),
         "--validation",
-        gold_file(tmp_path / "apart.jsonl", written("third/ja")[12:20]),
+        gold_file(tmp_path / "apart.jsonl", read_marked_notes("third/ja")[12:20]),
         "--learning-rate",
         "0.01",
         "--out",
         tmp_path / "out",
     )
-    assert told["training"]["best_step"] == 0
-    again = deid_train(
+    assert report["training"]["best_step"] == 0
+    second_report = deid_train(
         "--from",
         tmp_path / "out",
         "--gold",
@@ -108,31 +116,34 @@ def test_where_nothing_is_better_the_start_is_kept(tmp_path: Path) -> None:
         "--out",
         tmp_path / "again",
     )
-    assert again["training"]["base"]["name"] == "out" and again["training"]["best_step"] == 0
+    assert (
+        second_report["training"]["base"]["name"] == "out"
+        and second_report["training"]["best_step"] == 0
+    )
     texts = [note.text for note in gold]
-    for out in ("out", "again"):
-        tagger = load_tagger(str(tmp_path / out), device="cpu")
-        assert tag_checked(tagger, texts) == tag_checked(load_tagger("default"), texts)
-    assert known_tagger(str(tmp_path / "out")).kind == "combined"
+    for name in ("out", "again"):
+        tagger = load_tagger(str(tmp_path / name), device="cpu")
+        assert tag_and_check(tagger, texts) == tag_and_check(load_tagger("default"), texts)
+    assert find_tagger(str(tmp_path / "out")).kind == "combined"
 
 
 def test_a_start_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     gold = gold_file(tmp_path / "gold.jsonl", notes(12))
-    other = tmp_path / "generative"
-    other.mkdir()
-    (other / "tagger.json").write_text('{"kind": "generative", "digest": "0"}')
-    for start, said in (
+    generative_folder = tmp_path / "generative"
+    generative_folder.mkdir()
+    (generative_folder / "tagger.json").write_text('{"kind": "generative", "digest": "0"}')
+    for start, message in (
         ("rules", "of another kind"),
-        (other, "of another kind"),
+        (generative_folder, "of another kind"),
         ("none", "no such tagger"),
         ("default+rules", "of another kind"),
         ("trained/0123456789ab", "no such tagger"),
     ):
-        with pytest.raises(AuditError, match=said):
+        with pytest.raises(AuditError, match=message):
             deid_train("--from", start, "--gold", gold)
-    for more in (("--encoder", tmp_path), ("--kind", "generative", "--model", tmp_path)):
+    for options in (("--encoder", tmp_path), ("--kind", "generative", "--model", tmp_path)):
         with pytest.raises(AuditError, match="no effect here"):
-            deid_train("--from", "default", "--gold", gold, *more)
+            deid_train("--from", "default", "--gold", gold, *options)
 
 
 def test_a_label_that_is_not_known_is_refused_or_mapped(tmp_path: Path) -> None:
@@ -157,13 +168,13 @@ def test_a_label_that_is_not_known_is_refused_or_mapped(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match=r"12 spans are labelled BAR-B \(12\)"):
         deid_train(*order, "--label-map", names)
     names.write_text('{"FOO": "identifier", "bar b": null}')
-    told = deid_train(*order, "--label-map", names)
-    assert told["training"]["n_spans"] == 2 * told["training"]["n_notes"]
+    report = deid_train(*order, "--label-map", names)
+    assert report["training"]["n_spans"] == 2 * report["training"]["n_notes"]
 
 
 def test_a_training_goes_on_from_one_without_rules_as_without_them(tmp_path: Path) -> None:
     train(tmp_path / "small", settings=quick(n_epochs=0.5))
     gold = gold_file(tmp_path / "gold.jsonl", notes(12))
-    told = deid_train("--from", tmp_path / "small", "--gold", gold, "--out", tmp_path / "on")
-    assert told["training"]["base"]["has_rules"] is False
+    report = deid_train("--from", tmp_path / "small", "--gold", gold, "--out", tmp_path / "on")
+    assert report["training"]["base"]["has_rules"] is False
     assert load_tagger(str(tmp_path / "on"), device="cpu").name == "token"

@@ -18,19 +18,19 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from audit.cli import called, parsed
-from audit.deid.network.decode import END, places_of, rows_of, scores_of
+from audit.deid.network.decode import END, cut_rows, find_placed_tokens, score_notes
 from audit.deid.network.token_model import new_model, save_model_folder
 from audit.deid.network.token_tagger import load_model, load_token_tagger
 from audit.deid.network.training import (
     Material,
     TokenLearner,
-    figures_of,
-    in_five_types,
-    predicted,
-    split_off,
+    map_to_five_types,
+    measure_pairs,
+    pair_documents,
+    split_material,
 )
-from audit.deid.network.word_lists import usual_words
-from audit.deid.tagger import tag_checked
+from audit.deid.network.word_lists import make_words_reader
+from audit.deid.tagger import tag_and_check
 from audit.deid.tagger_config import Shape, TaggerFacts, TaggerSettings
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_jsonl
@@ -52,8 +52,8 @@ def stopping_after(n: int) -> Any:
 @given(st.integers(0, 200), SIZES)
 def test_every_token_counts_in_one_row(n_tokens: int, sizes: tuple[int, int]) -> None:
     size, overlap = sizes
-    rows = rows_of(0, n_tokens=n_tokens, size=size, overlap=overlap)
-    assert [at for row in rows for at in range(row.first, row.last)] == list(range(n_tokens))
+    rows = cut_rows(0, n_tokens=n_tokens, size=size, overlap=overlap)
+    assert [token for row in rows for token in range(row.first, row.last)] == list(range(n_tokens))
     for row in rows:
         assert row.start <= row.first < row.last <= row.end <= n_tokens
         assert row.end - row.start == min(size, n_tokens)
@@ -63,49 +63,53 @@ def test_every_token_counts_in_one_row(n_tokens: int, sizes: tuple[int, int]) ->
 
 
 def test_padding_batches_and_rows_change_no_score() -> None:
-    reader = usual_words()
+    reader = make_words_reader()
     model = new_model(reader, shape=SMALL, n_tags=11, seed=1)
     model.module.eval()
     texts = ["山田 03-1", "氏名：山田太郎　様\nID 1000 電話：03-0000-55。" * 6, "", "x" * 3000]
-    read = reader.read(texts)
-    whole = scores_of(read, model=model, size=4000, overlap=0)
-    for tokens, together in zip(read, whole, strict=True):
-        assert len(together) == len(places_of(tokens)) and together.dtype == np.float32
-        (alone,) = scores_of([tokens], model=model, size=4000, overlap=0)
+    tokens_of_texts = reader.read(texts)
+    note_scores = score_notes(tokens_of_texts, model=model, size=4000, overlap=0)
+    for tokens, together in zip(tokens_of_texts, note_scores, strict=True):
+        assert len(together) == len(find_placed_tokens(tokens)) and together.dtype == np.float32
+        (alone,) = score_notes([tokens], model=model, size=4000, overlap=0)
         np.testing.assert_allclose(together, alone, rtol=0, atol=1e-4)
     # Rows that share twice the reach score like the whole note.
     reach = model.module.reach
     assert reach == 8
-    (cut,) = scores_of([read[1]], model=model, size=6 * reach, overlap=2 * reach)
-    (small,) = scores_of([read[1]], model=model, size=8, overlap=0)
-    np.testing.assert_allclose(cut, whole[1], rtol=0, atol=1e-4)
-    assert np.abs(small - whole[1]).max() > 0.01
+    (cut_scores,) = score_notes(
+        [tokens_of_texts[1]], model=model, size=6 * reach, overlap=2 * reach
+    )
+    (small_scores,) = score_notes([tokens_of_texts[1]], model=model, size=8, overlap=0)
+    np.testing.assert_allclose(cut_scores, note_scores[1], rtol=0, atol=1e-4)
+    assert np.abs(small_scores - note_scores[1]).max() > 0.01
 
 
 @pytest.mark.parametrize("shape", [SMALL, Shape()])
 def test_what_is_asked_scores_as_what_was_trained(shape: Shape, tmp_path: Path) -> None:
-    reader = usual_words()
+    reader = make_words_reader()
     model = new_model(reader, shape=shape, n_tags=11, seed=1)
     with torch.no_grad():
-        for one in model.module.parameters():
-            one += 0.1 * torch.randn(one.shape, generator=torch.Generator().manual_seed(2))
+        for parameter in model.module.parameters():
+            parameter += 0.1 * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(2)
+            )
     model.module.eval()
     save_model_folder(model, tmp_path)
-    asked = load_model(tmp_path, n_tags=11)
+    scorer = load_model(tmp_path, n_tags=11)
     texts = [
         "",
         "x",
         "山田 03-1",
-        *(one.text for one in NOTES.validation),
+        *(note.text for note in NOTES.validation),
         "Dr. SMITH, smith\n" * 99,
     ]
-    read = asked.reader.read(texts)
-    for of, other in zip(
-        scores_of(read, model=asked, size=1024, overlap=64),
-        scores_of(read, model=model, size=1024, overlap=64),
+    tokens_of_texts = scorer.reader.read(texts)
+    for scores, torch_scores in zip(
+        score_notes(tokens_of_texts, model=scorer, size=1024, overlap=64),
+        score_notes(tokens_of_texts, model=model, size=1024, overlap=64),
         strict=True,
     ):
-        np.testing.assert_allclose(of, other, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(scores, torch_scores, rtol=0, atol=1e-4)
 
 
 def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path) -> None:
@@ -114,32 +118,32 @@ def test_the_loss_is_the_mean_over_the_tokens_that_a_step_is_told(tmp_path: Path
     assert (learner.n_steps, learner.lessons.n_rows) == (20, 40)
     learner.model.eval()
     reader, tags = learner.token_model.reader, learner.scheme.tags
-    seen: list[str] = []
+    tags_of_rows: list[str] = []
     for step in range(1, 6):
-        told = sum(learner.loss(rows).item() for rows in learner.passes(step))
-        rows = [row for some, _ in learner.passes(step) for row in some]
+        step_loss = sum(learner.loss(rows).item() for rows in learner.passes(step))
+        rows = [row for part, _ in learner.passes(step) for row in part]
         total, n = 0.0, 0
         for row in rows:
             logits = learner.token_model.logits([row])[0, len(reader.prefix) :]
-            asked = np.flatnonzero(row["tag"] >= 0)
-            said = functional.log_softmax(logits.double(), dim=1)[asked]
-            wanted = torch.from_numpy(row["tag"][asked].astype(np.int64))
-            total -= said.gather(1, wanted[:, None]).sum().item()
-            n += len(asked)
-            seen.append(" ".join(tags[tag] for tag in row["tag"][asked]))
-        assert told == pytest.approx(total / n, rel=1e-5)
+            places = np.flatnonzero(row["tag"] >= 0)
+            log_probabilities = functional.log_softmax(logits.double(), dim=1)[places]
+            targets = torch.from_numpy(row["tag"][places].astype(np.int64))
+            total -= log_probabilities.gather(1, targets[:, None]).sum().item()
+            n += len(places)
+            tags_of_rows.append(" ".join(tags[tag] for tag in row["tag"][places]))
+        assert step_loss == pytest.approx(total / n, rel=1e-5)
     # An epoch has every note once; every place has a tag, and white space has none.
     (tokens,) = reader.read([NOTES.train[0].text])
-    places = tokens[places_of(tokens)]
+    places = tokens[find_placed_tokens(tokens)]
     names = dict.fromkeys(range(len(NOTES.train[0].text)), "O")
     for span in NOTES.train[0].spans:
-        names |= {at: f"I-{span.label}" for at in range(span.start, span.end)}
+        names |= {place: f"I-{span.label}" for place in range(span.start, span.end)}
         names[span.start] = f"B-{span.label}"
-    by_hand = " ".join(names[at] for at in places["start"].tolist())
-    assert len(seen) == 40 and seen.count(by_hand) == sum(
-        [s.label for s in one.spans] == [s.label for s in NOTES.train[0].spans]
-        and len(one.text) == len(NOTES.train[0].text)
-        for one in NOTES.train
+    by_hand = " ".join(names[place] for place in places["start"].tolist())
+    assert len(tags_of_rows) == 40 and tags_of_rows.count(by_hand) == sum(
+        [s.label for s in note.spans] == [s.label for s in NOTES.train[0].spans]
+        and len(note.text) == len(NOTES.train[0].text)
+        for note in NOTES.train
     )
 
 
@@ -149,7 +153,7 @@ def test_hidden_tokens_are_unknown_and_whole_spans(
 ) -> None:
     settings = quick(hidden_share=hidden, unknown_share=unknown, n_epochs=2.0, n_tokens=500)
     learner = TokenLearner(task(tmp_path), settings, NOTES, **LEARN)
-    rows, again = ([row for some, _ in learner.passes(1) for row in some] for _ in range(2))
+    rows, again = ([row for part, _ in learner.passes(1) for row in part] for _ in range(2))
     assert [row["id"].tolist() for row in rows] == [row["id"].tolist() for row in again]
     unknown_id = learner.token_model.reader.unknown_id
     is_unknown = [(row["id"][:, : END + 1] == unknown_id).all(axis=1) for row in rows]
@@ -157,8 +161,8 @@ def test_hidden_tokens_are_unknown_and_whole_spans(
         assert np.concatenate(is_unknown).mean() == pytest.approx(0.3, abs=0.1)
         return
     shares = [
-        (number > 0, told[row["span"] == number].mean())
-        for row, told in zip(rows, is_unknown, strict=True)
+        (number > 0, is_row_unknown[row["span"] == number].mean())
+        for row, is_row_unknown in zip(rows, is_unknown, strict=True)
         for number in np.unique(row["span"])
     ]
     assert {share for is_span, share in shares if not is_span} == {0.0}
@@ -169,24 +173,24 @@ def test_hidden_tokens_are_unknown_and_whole_spans(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("trained") / "tagger"
-    train(out, title="small")
-    return out
+    folder = tmp_path_factory.mktemp("trained") / "tagger"
+    train(folder, title="small")
+    return folder
 
 
 def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     tagger = load_token_tagger(trained, device="cpu")
-    tags = tag_checked(tagger, [one.text for one in NOTES.validation])
-    figures = figures_of(predicted(NOTES.validation, tags), beta=2.0)
+    tags = tag_and_check(tagger, [note.text for note in NOTES.validation])
+    figures = measure_pairs(pair_documents(NOTES.validation, tags), beta=2.0)
     facts = TaggerFacts.of_folder(trained)
     assert facts.measured == figures and figures["n_gold"] == 24 and figures["f"] > 0.95
     assert (facts.title, facts.labels, facts.n_tokens, facts.overlap) == ("small", TYPES, 1024, 16)
     assert (
         tagger.digest == facts.digest() and tagger.labels == TYPES and facts.bias in quick().biases
     )
-    told = facts.training
-    assert (told["settings"], told["shape"]) == (quick().plain(), SMALL.plain())
-    assert [told[name] for name in ("n_steps", "n_notes", "n_spans", "n_validation_notes")] == [
+    training = facts.training
+    assert (training["settings"], training["shape"]) == (quick().plain(), SMALL.plain())
+    assert [training[name] for name in ("n_steps", "n_notes", "n_spans", "n_validation_notes")] == [
         40,
         40,
         120,
@@ -194,14 +198,14 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     ]
     points = read_losses(trained)
     measured = {point.step: point.f for point in points if point.f is not None}
-    assert list(measured) == [20, 40] and measured[told["best_step"]] == max(measured.values())
-    empty, blank = tag_checked(tagger, ["", " \n"])
+    assert list(measured) == [20, 40] and measured[training["best_step"]] == max(measured.values())
+    empty, blank = tag_and_check(tagger, ["", " \n"])
     assert not empty and not blank
-    one = NOTES.validation[0]
-    long = (one.text + "血圧は正常である。\n" * 20) * 12
-    spans, alone = tag_checked(tagger, [long, one.text])
+    note = NOTES.validation[0]
+    long = (note.text + "血圧は正常である。\n" * 20) * 12
+    spans, alone = tag_and_check(tagger, [long, note.text])
     assert len(spans) == 36 and len(alone) == 3
-    assert {long[s.start : s.end] for s in spans} == {one.text[s.start : s.end] for s in alone}
+    assert {long[s.start : s.end] for s in spans} == {note.text[s.start : s.end] for s in alone}
     assert {path.name for path in trained.iterdir()} == {
         "tagger.json",
         "model",
@@ -217,25 +221,25 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
 def test_stopped_it_ends_with_the_same_bytes_and_another_is_refused(
     trained: Path, tmp_path: Path
 ) -> None:
-    cut = tmp_path / "cut"
+    stopped = tmp_path / "cut"
     for n in (9, 3, 14):
         with pytest.raises(AuditCancelled):
-            train(cut, should_stop=stopping_after(n))
-    assert (cut / "checkpoint").is_dir() and not (cut / "tagger.json").exists()
-    train(cut)
+            train(stopped, should_stop=stopping_after(n))
+    assert (stopped / "checkpoint").is_dir() and not (stopped / "tagger.json").exists()
+    train(stopped)
     for name in ("model.safetensors", "lists.json", "config.json"):
-        assert (cut / "model" / name).read_bytes() == (trained / "model" / name).read_bytes()
-    assert TaggerFacts.of_folder(cut).digest() == TaggerFacts.of_folder(trained).digest()
-    curves = [[(p.step, p.loss, p.f) for p in read_losses(one)] for one in (cut, trained)]
+        assert (stopped / "model" / name).read_bytes() == (trained / "model" / name).read_bytes()
+    assert TaggerFacts.of_folder(stopped).digest() == TaggerFacts.of_folder(trained).digest()
+    curves = [[(p.step, p.loss, p.f) for p in read_losses(folder)] for folder in (stopped, trained)]
     assert curves[0] == curves[1]
-    before = (trained / "tagger.json").read_bytes()
+    bytes_before = (trained / "tagger.json").read_bytes()
     train(trained, title="other")
-    assert (trained / "tagger.json").read_bytes() == before
+    assert (trained / "tagger.json").read_bytes() == bytes_before
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "tagger.json").write_text("{}")
-    for out, settings in ((trained, quick(seed=1)), (tmp_path / "x", quick())):
+    for folder, settings in ((trained, quick(seed=1)), (tmp_path / "x", quick())):
         with pytest.raises(AuditError, match="The folder holds another training"):
-            train(out, settings=settings)
+            train(folder, settings=settings)
 
 
 def test_a_changed_file_of_a_tagger_is_refused(trained: Path, tmp_path: Path) -> None:
@@ -280,16 +284,16 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_encoder_with_a_fast_tokenizer_is_trained_and_loaded_again(
     encoder: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "tagger"
+    folder = tmp_path / "tagger"
     settings = quick(n_epochs=1.0, n_tokens=512, overlap=16)
     with pytest.raises(AuditError, match="Rows of 16 tokens are too short for this overlap"):
-        train(out, start=encoder, settings=quick(n_tokens=16))
-    facts = train(out, start=encoder, settings=settings)
+        train(folder, start=encoder, settings=quick(n_tokens=16))
+    facts = train(folder, start=encoder, settings=settings)
     assert (facts.n_tokens, facts.overlap, facts.scheme) == (40, 16, "BIO")
     assert facts.training["encoder"] == "bert" and facts.training["shape"] is None
-    tagger = load_token_tagger(out, device="cpu")
-    found = tag_checked(tagger, [one.text for one in NOTES.validation])
-    assert figures_of(predicted(NOTES.validation, found), beta=2.0) == facts.measured
+    tagger = load_token_tagger(folder, device="cpu")
+    tags = tag_and_check(tagger, [note.text for note in NOTES.validation])
+    assert measure_pairs(pair_documents(NOTES.validation, tags), beta=2.0) == facts.measured
 
 
 def test_what_is_no_encoder_is_refused(encoder: Path, tmp_path: Path) -> None:
@@ -298,49 +302,53 @@ def test_what_is_no_encoder_is_refused(encoder: Path, tmp_path: Path) -> None:
     weights = load_file(path)
     lacking = {k: v for k, v in weights.items() if "attention" not in k}
     endless = weights | {"embeddings.LayerNorm.bias": torch.full((32,), float("inf"))}
-    for changed, kept, said in (
+    for changed, wrong_weights, message in (
         ({"auto_map": {"AutoModel": "x.Y"}}, weights, "can load code"),
         ({}, lacking, "cannot be loaded as an encoder"),
         ({"model_type": "none"}, weights, "cannot be loaded as an encoder"),
         ({}, endless, "The weights hold numbers that are not finite"),
     ):
         (broken / "config.json").write_text(json.dumps(config | changed))
-        save_file(kept, path, metadata={"format": "pt"})
-        with pytest.raises(AuditError, match=said):
+        save_file(wrong_weights, path, metadata={"format": "pt"})
+        with pytest.raises(AuditError, match=message):
             train(tmp_path / "o", start=broken)
 
 
 def test_material() -> None:
     documents = [
-        dataclasses.replace(one, patient_id=f"p{i % 7}") for i, one in enumerate(notes(40))
+        dataclasses.replace(document, patient_id=f"p{i % 7}")
+        for i, document in enumerate(notes(40))
     ]
-    found = split_off(documents, seed=3, share=0.2)
-    sides = [{d.patient for d in side} for side in (found.train, found.validation)]
-    assert not sides[0] & sides[1] and len(found.train) + len(found.validation) == 40
-    assert sorted({d.patient_id for d in found.validation}) == ["p0", "p3"]
-    assert len({m.digest for m in (found, Material(found.validation, found.train), NOTES)}) == 3
-    for made, said in (
-        (lambda: split_off(documents[:1], seed=0), "too few notes"),
+    material = split_material(documents, seed=3, share=0.2)
+    sides = [{d.patient for d in side} for side in (material.train, material.validation)]
+    assert not sides[0] & sides[1] and len(material.train) + len(material.validation) == 40
+    assert sorted({d.patient_id for d in material.validation}) == ["p0", "p3"]
+    assert (
+        len({m.digest for m in (material, Material(material.validation, material.train), NOTES)})
+        == 3
+    )
+    for make_material, message in (
+        (lambda: split_material(documents[:1], seed=0), "too few notes"),
         (
             lambda: Material((build_document("a", text="x", spans=()),), notes(1)),
             "nothing to learn",
         ),
     ):
-        with pytest.raises(AuditError, match=said):
-            made()
+        with pytest.raises(AuditError, match=message):
+            make_material()
     text, spans = "Dr. Smith, 555-1234 x", ((4, 9, "DOCTOR"), (11, 19, "PHONE"), (20, 21, "dose"))
-    given = TaggedDocument("d", text, tuple(Span(*one) for one in spans))
-    (mapped,) = in_five_types([given], label_map={"dose": ""})
-    assert mapped == given.with_spans([Span(4, 9, "identifier"), Span(11, 19, "contact")])
+    source_document = TaggedDocument("d", text, tuple(Span(*fields) for fields in spans))
+    (mapped,) = map_to_five_types([source_document], label_map={"dose": ""})
+    assert mapped == source_document.with_spans([Span(4, 9, "identifier"), Span(11, 19, "contact")])
 
 
 def test_figures_by_hand() -> None:
     gold = build_document(
         "a", text="abcdef", spans=[Span(0, 1, "x"), Span(2, 3, "x"), Span(4, 5, "y")]
     )
-    found = gold.with_spans([Span(0, 1, "x"), Span(2, 4, "x")])
+    prediction = gold.with_spans([Span(0, 1, "x"), Span(2, 4, "x")])
     f = 5 * (1 / 2) * (1 / 3) / (4 * (1 / 2) + 1 / 3)
-    assert figures_of([(gold, found)], beta=2.0) == {
+    assert measure_pairs([(gold, prediction)], beta=2.0) == {
         "criterion": "strict",
         "n_gold": 3,
         "n_predicted": 2,
@@ -351,7 +359,7 @@ def test_figures_by_hand() -> None:
         "recall": pytest.approx(1 / 3),
         "f": pytest.approx(f),
     }
-    nothing = figures_of([(gold.with_spans([]), gold.with_spans([]))])
+    nothing = measure_pairs([(gold.with_spans([]), gold.with_spans([]))])
     assert (nothing["precision"], nothing["recall"], nothing["f"]) == (None, None, 0.0)
 
 
@@ -380,9 +388,9 @@ def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
     gold = tmp_path / "gold.jsonl"
     gold.write_text(write_jsonl(notes(24)), "utf-8")
     fast = ("--epochs", "0.5", "--tokens", "32", "--batch", "8", "--device", "cpu")
-    told = deid("train", "--gold", gold, *fast, "--title", "mine")
-    assert told["tagger_id"].startswith("trained/") and told["training"]["n_notes"] == 22
-    for number, name in enumerate((told["tagger_id"], told["directory"])):
+    report = deid("train", "--gold", gold, *fast, "--title", "mine")
+    assert report["tagger_id"].startswith("trained/") and report["training"]["n_notes"] == 22
+    for number, name in enumerate((report["tagger_id"], report["directory"])):
         census = deid(
             "tag",
             "--tagger",
@@ -394,7 +402,7 @@ def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
             "--device",
             "cpu",
         )
-        assert (census["tagger"]["digest"], census["n_notes"]) == (told["digest"], 24)
+        assert (census["tagger"]["digest"], census["n_notes"]) == (report["digest"], 24)
     assert deid("train", "--gold", gold, *fast, "--out", tmp_path / "o")["tagger_id"] is None
     for words in ((), ("--gold", "a", "--batch", "0"), ("--gold", "a", "--kind", "generative")):
         with pytest.raises(AuditError):
