@@ -151,7 +151,9 @@ def _ask_labels(say: Words, found: list[GivenNotes], *, usual: ScoreTask) -> Sco
         label_map = dict(read_label_map(text, subject="label map").labels)
     task = usual.with_(has_five_types=has_five_types, label_map=label_map)
     foreign = sorted({label for one in found for label, _ in one.labels} - set(TYPES))
-    unknown = [one for one in foreign if task.mapping is None or task.mapping.map_label(one) is None]
+    unknown = [
+        one for one in foreign if task.mapping is None or task.mapping.map_label(one) is None
+    ]
     if unknown and has_five_types:
         raise of_no_type(unknown)
     if unknown:
