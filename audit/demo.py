@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from audit.attack.plan import phases
+from audit.attack.plan import list_phases
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -117,7 +117,7 @@ class DemoTask(Task):
         """Audit the demo hospital, and note which audits are the demo's."""
         requests = self.requests()
         meter = Meter(
-            [whole(name, phases(one), kind="audit") for name, one in requests.items()],
+            [whole(name, list_phases(one), kind="audit") for name, one in requests.items()],
             listener=contact.listen,
         )
         digests: list[str] = []

@@ -17,8 +17,8 @@ from pydantic import Field
 from audit.access_log import record
 from audit.attack import evidence
 from audit.attack.decisions import Decisions
-from audit.attack.judgement import decide_names, ranked_controls
-from audit.attack.plan import phase_of, phases
+from audit.attack.judgement import decide_names, find_ranked_controls
+from audit.attack.plan import list_phases, name_phase
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -140,7 +140,7 @@ class Ranking:
     @property
     def counts(self) -> tuple[int, int, int, int, int]:
         """Numbers of names, scored names, controls; whether p-values exist; recased names."""
-        n_controls = len(ranked_controls(self.attack, source=self.names.source or "drawn"))
+        n_controls = len(find_ranked_controls(self.attack, source=self.names.source or "drawn"))
         n_recased, has_p = sum(self.names.is_recased), int(self.decisions is not None)
         return len(self.names), int(self.is_scored.sum()), n_controls, has_p, n_recased
 
@@ -158,13 +158,13 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
         candidates=request.candidates.rows((0,)),
         posterior=request.posterior.with_(n_chain_inputs=0),
     )
-    meter = Meter(phases(one_name), listener=contact.listen, should_stop=contact.should_stop)
+    meter = Meter(list_phases(one_name), listener=contact.listen, should_stop=contact.should_stop)
     meter.add(LOADING, 0)
     setup = prepare_attack(request, without_names=True)
     kind, n = next(iter(request.sizes().items()))
     for model_role in MODEL_ROLES:
         work = setup.task.n_rows(kind, n) * setup.row_work(model_role)
-        meter.resize(phase_of(model_role, kind), work)
+        meter.resize(name_phase(model_role, kind), work)
     meter.finish(LOADING)
 
     def make_source(model_role: str, kind: str) -> evidence.Source:
@@ -174,10 +174,10 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
         request, setup.pair, setup.task, pool=setup.pool, sources=make_source
     )
     for model_role in MODEL_ROLES:
-        meter.finish(phase_of(model_role, kind))
+        meter.finish(name_phase(model_role, kind))
     n_tested = attack.listed.is_member.count(True) + attack.listed.is_member.count(None)
     source_of_controls = request.control_source
-    n_controls = len(ranked_controls(attack, source=source_of_controls))
+    n_controls = len(find_ranked_controls(attack, source=source_of_controls))
     has_p = smallest_visible(n_tested, n_controls=n_controls) is not None
     decisions = decide_names(attack, FIXED_SCORE, source=source_of_controls) if has_p else None
     meter.finish(FINISHING)

@@ -18,7 +18,7 @@ from audit.attack import evidence
 from audit.attack.decisions import to_json
 from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
-from audit.attack.plan import phase_of, phases, within_budget
+from audit.attack.plan import fit_budget, list_phases, name_phase
 from audit.attack.question import (
     SIBLING_TERMS,
     AuditRequest,
@@ -129,7 +129,7 @@ class AttackSetup:
             self.device,
             store,
             meter,
-            phase_of(model_role, kind),
+            name_phase(model_role, kind),
             self.row_work(model_role),
             folder=getattr(self.request, model_role),
             **fields,
@@ -169,7 +169,7 @@ def prepare_attack(request: AuditRequest, *, without_names: bool = False) -> Att
     if not without_names:
         names = scenarios.add_references(request, pair, pool=pool)
     task = scenarios.make_task(request, pair, names)
-    request = within_budget(request, task)
+    request = fit_budget(request, task)
     return AttackSetup(
         request, pair, pool, names, task, device, dict(zip(MODEL_ROLES, forwards, strict=True))
     )
@@ -194,7 +194,7 @@ def run_audit(
     if (earlier_report := read_report(digest, store=store)) is not None:
         return earlier_report
     started = time.monotonic()
-    audit_phases = phases(request)
+    audit_phases = list_phases(request)
     if executor is not None:  # the workers' pace is not that of this machine
         audit_phases = tuple(replace(phase, kind="") for phase in audit_phases)
     meter = Meter(audit_phases, listener=progress, should_stop=should_stop)
@@ -206,7 +206,7 @@ def run_audit(
     sizes = {kind: n for kind, n in setup.request.sizes().items() if n}
     for model_role, (kind, n) in product(MODEL_ROLES, sizes.items()):
         meter.resize(
-            phase_of(model_role, kind), setup.task.n_rows(kind, n) * setup.row_work(model_role)
+            name_phase(model_role, kind), setup.task.n_rows(kind, n) * setup.row_work(model_role)
         )
     meter.finish(LOADING)
 
@@ -225,7 +225,7 @@ def run_audit(
         setup.request, pair, setup.task, names=names, pool=pool, sources=make_source
     )
     for model_role, kind in product(MODEL_ROLES, sizes):
-        meter.finish(phase_of(model_role, kind))
+        meter.finish(name_phase(model_role, kind))
     meter.add(FINISHING, 0)
     report = _make_report(request, pair, attack, question=question, sibling=sibling)
     provenance = {

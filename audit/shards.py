@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from audit.attack import evidence
-from audit.attack.plan import phases
+from audit.attack.plan import list_phases
 from audit.attack.question import AuditRequest
 from audit.errors import AuditError
 from audit.foreign import file_bytes, reading
@@ -81,7 +81,10 @@ class ShardFiles:
 
 def write_order(request: AuditRequest, path: Path, *, store: Store) -> ShardsOrder:
     """Write the order of the shards that an audit still needs, with mode 600."""
-    meter, kept = Meter(phases(request), listener=lambda _: None), evidence.ResultsShardStore(store)
+    meter, kept = (
+        Meter(list_phases(request), listener=lambda _: None),
+        evidence.ResultsShardStore(store),
+    )
     asked = prepare_attack(request)
     keys = [
         one.keys
@@ -108,7 +111,7 @@ def make_part(
     order = _read(path)
     evidence.set_threads(order.made_by)
     mine, files = set(order.keys[part - 1 :: n_parts]), ShardFiles(private_folder(folder))
-    meter = Meter(phases(order.request), listener=progress)
+    meter = Meter(list_phases(order.request), listener=progress)
     meter.add(LOADING, 0)
     asked = prepare_attack(order.request)
     evidence.refuse_other_backend(order.made_by, _made_by(asked))
@@ -161,7 +164,7 @@ def _sources(
     for (kind, n), who in product(asked.request.sizes().items(), MODEL_ROLES):
         if n:
             source = asked.source(who, kind, store=store, meter=meter)
-            yield source, evidence.shard_orders(source, asked.task, kind=kind, n_total=n)
+            yield source, evidence.list_shard_orders(source, asked.task, kind=kind, n_total=n)
 
 
 def _made_by(asked: AttackSetup) -> dict[str, str]:

@@ -21,11 +21,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from audit.attack.generation import GenerationTask, generate_shard
-from audit.attack.posterior import posterior_shard
+from audit.attack.posterior import make_posterior_shard
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.bench.attacks import generation_task, posterior_task, random_model
+from audit.bench.attacks import make_generation_task, make_posterior_task, make_random_model
 from audit.bench.corpus_building import write_notes
-from audit.bench.machine import describe_machine, threads
+from audit.bench.machine import describe_machine, use_threads
 from audit.bench.race import BenchSettings, race_works
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.demo import DemoTask
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="an SVG")
     parser.add_argument("--largest", type=int, default=6, help="how many sizes of each axis")
     options = parser.parse_args()
-    with threads(1), TemporaryDirectory() as folder:
+    with use_threads(1), TemporaryDirectory() as folder:
         found = measured(axes(Path(folder)), n_rounds=options.rounds, n_sizes=options.largest)
     told = {"machine": describe_machine("cpu"), "rounds": options.rounds, "axes": found}
     print(json.dumps(told, indent=1))
@@ -108,12 +108,12 @@ def measured(
 
 
 def _forward(settings: BenchSettings) -> Forward:
-    return Forward(random_model(settings))
+    return Forward(make_random_model(settings))
 
 
 def _generated(forward: Forward, *, n: int, n_steps: int, n_tokens: int = 32) -> Work:
     settings = SMALL.with_(n_steps=n_steps, n_tokens=n_tokens)
-    return _in_shards(forward, generation_task(settings), n=n)
+    return _in_shards(forward, make_generation_task(settings), n=n)
 
 
 def _in_shards(forward: Forward, task: GenerationTask, *, n: int) -> Work:
@@ -146,14 +146,16 @@ def _n_parameters(shape: tuple[int, int]) -> int:
 def _of_shape(n_parameters: int) -> Work:
     n_layers, width = next(one for one in _SHAPES if _n_parameters(one) == n_parameters)
     settings = SMALL.with_(n_layers=n_layers, width=width, n_steps=2)
-    return _in_shards(_forward(settings), generation_task(settings), n=32)
+    return _in_shards(_forward(settings), make_generation_task(settings), n=32)
 
 
 def _posteriors(forward: Forward, *, n: int, n_names: int = 2_860) -> Work:
-    task = posterior_task(SMALL.with_(n_names=n_names))
+    task = make_posterior_task(SMALL.with_(n_names=n_names))
 
     def work() -> float:
-        posterior_shard(forward, task, shard=0, first=0, n=n, device="cpu", tick=lambda _: None)
+        make_posterior_shard(
+            forward, task, shard=0, first=0, n=n, device="cpu", tick=lambda _: None
+        )
         return 1.0
 
     return work

@@ -26,7 +26,7 @@ import numpy as np
 from audit.attack import evidence, prompts, scenarios, scores
 from audit.attack import scores as part_scores
 from audit.attack.decisions import ComparisonPool, decide
-from audit.attack.judgement import settled_names
+from audit.attack.judgement import find_settled_names
 from audit.demo import DemoTask
 from audit.home import DEMO_HOSPITAL
 from audit.models.forward import Forward
@@ -110,7 +110,7 @@ def part_evidence(
         np.put_along_axis(held, made.documents, 1.0, axis=1)
         begins = np.cumsum(made.n_documents) - made.n_documents
         made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
-    masses = scenarios._part_masses(made, task, pieces, columns)
+    masses = scenarios._read_part_masses(made, task, pieces, columns)
     return masses if own else _by_pool(masses, columns), made.n_documents
 
 
@@ -353,7 +353,7 @@ def _found(
     """Members and controls that stand out, and the AUC, after some blocks."""
     evidence = [total(x, counts, scenario=1) for x in both]
     parts = parts_of(columns_of(names), references())
-    residual = part_scores.part_residuals(*evidence, parts=parts)
+    residual = part_scores.compute_residuals(*evidence, parts=parts)
     flags, score = flagged(names, residual, parts), part_scores.soft_minimum(*parts.pairs(residual))
     area = auc(score[: len(names)], member)
     return f"{flags[member].sum()} / {flags[~member].sum()} | {area:.3f}"
@@ -376,15 +376,15 @@ def stops(options: argparse.Namespace) -> None:
     ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
 
     def flags(means: list[np.ndarray]) -> np.ndarray:
-        residual = part_scores.part_residuals(*means, parts=parts)
+        residual = part_scores.compute_residuals(*means, parts=parts)
         return flagged(names, residual, parts)
 
     def run(drawn: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
         """One audit: inputs used, and its decisions where it ended before all of them."""
         for n, b in ends_of.items():
             sums = {"hospital_log_p": drawn[0][:b], "general_log_p": drawn[1][:b]}
-            settled = settled_names(
-                scores.residual_errors(sums, counts=counts[:b], parts=parts),
+            settled = find_settled_names(
+                scores.compute_residual_errors(sums, counts=counts[:b], parts=parts),
                 counts=counts[:b],
                 listed=names,
                 parts=parts,

@@ -30,7 +30,7 @@ import numpy as np
 
 from audit.attack import evidence, scenarios
 from audit.attack.judgement import decide_list
-from audit.attack.plan import phases
+from audit.attack.plan import list_phases
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -300,7 +300,7 @@ def attack_of(request: AuditRequest, directory: Path) -> AttackResult:
 
 def evidence_of(ready: AttackSetup, directory: Path) -> AttackResult:
     """Return what models that are loaded show; evidence is kept."""
-    meter = Meter(phases(ready.request), listener=lambda _: None)
+    meter = Meter(list_phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
         found = scenarios.attack(
             ready.request,

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from audit.attack.cohort import GROUP_AUC
-from audit.attack.plan import PRESETS, Plan, usual_prompt
+from audit.attack.plan import PRESETS, Plan, choose_prompt
 from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
 from audit.errors import AuditError, written
 from audit.jobs import service
@@ -239,7 +239,7 @@ def draw_attacker(
     preset = choose(say, f"audit_preset_{scenario}", codes, what="preset")
     generation, posterior = presets[preset]
     if candidates is not None and preset != "same":
-        generation = generation.with_(prompt=usual_prompt(candidates))
+        generation = generation.with_(prompt=choose_prompt(candidates))
     how = again.run_settings if again is not None else RunSettings()
 
     def asked(usual: Any) -> Any:

@@ -21,7 +21,7 @@ import torch
 import transformers
 from sklearn.linear_model import LinearRegression
 
-from audit.attack.prompts import PosteriorTask, posterior_task
+from audit.attack.prompts import PosteriorTask, make_posterior_task
 from audit.names.candidates import Candidates, make_candidates
 from audit.notes.passages import Passage
 
@@ -275,7 +275,7 @@ def make_task(
 ) -> PosteriorTask:
     """Put the same question in the engine's terms."""
     candidates = names if isinstance(names, Candidates) else make_candidates(names)
-    return posterior_task(
+    return make_posterior_task(
         candidates,
         passages,
         tokenizer=tokenizer,

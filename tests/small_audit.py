@@ -129,17 +129,17 @@ def shard_kinds(monkeypatch) -> list[str]:
     """Kinds of the shards that were made, not fetched."""
     kinds: list[str] = []
 
-    def count(module, name: str) -> None:
+    def count(module, name: str, *, kind: str) -> None:
         real = getattr(module, name)
 
         def counted(*args, **kwargs):
             value = real(*args, **kwargs)
-            kinds.append(name.split("_")[0])
+            kinds.append(kind)
             return value
 
         monkeypatch.setattr(module, name, counted)
 
-    count(generation, "generate_shard")
-    count(posterior, "posterior_shard")
-    count(posterior, "chain_shard")
+    count(generation, "generate_shard", kind="generation")
+    count(posterior, "make_posterior_shard", kind="posterior")
+    count(posterior, "make_chain_shard", kind="chain")
     return kinds

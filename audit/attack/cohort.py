@@ -206,7 +206,7 @@ def _draw_labels(
     is_member: BoolArray, strata: IntArray, *, rng: np.random.Generator, n_rows: int
 ) -> Iterator[FloatArray]:
     """Yield tables [R, N] of ones (member) and zeros, permuted within strata, n_rows in all."""
-    for n_chunk in _chunk_sizes(n_rows, width=len(is_member)):
+    for n_chunk in _split_rows(n_rows, width=len(is_member)):
         labels = np.zeros((n_chunk, len(is_member)))
         for stratum in np.unique(strata):
             rows = np.flatnonzero(strata == stratum)
@@ -269,7 +269,7 @@ def _rename_parts(
     n_members, n = int(is_member.sum()), len(columns)
     chunks: list[tuple[FloatArray, FloatArray, FloatArray]] = []
     begin = 0
-    for n_chunk in _chunk_sizes(n_rows, width=n):
+    for n_chunk in _split_rows(n_rows, width=n):
         evidence = donor_evidence[begin : begin + n_chunk]
         begin += n_chunk
         own_evidence = np.where(is_shared, evidence, by_part[listed])
@@ -329,7 +329,7 @@ GROUP_AUC = 0.6
 It takes a quarter of the names to see 0.7, and four times as many to see 0.55."""
 
 
-def controls_for_group(n_tested: int) -> int | None:
+def count_group_controls(n_tested: int) -> int | None:
     """Return how many controls show `GROUP_AUC` in four cases out of five; None: no number does.
 
     Names are assumed to share no parts, so the variance of the AUC is (1 / m + 1 / n) / 12.
@@ -360,7 +360,7 @@ def smallest_detectable_auc(candidates: Candidates, *, n_drawn: int = 499) -> fl
     aucs = []
     # The spread of long lists is small, and an error of a tenth of it does not matter.
     n_drawn = min(n_drawn, max(99, 5 * _CELLS_PER_CHUNK // len(names)))
-    for n_rows in _chunk_sizes(n_drawn, width=len(names)):
+    for n_rows in _split_rows(n_drawn, width=len(names)):
         evidence = [
             np.where(part == "", math.nan, rng.normal(size=(n_rows, len(part))))[:, place]
             for part, place in columns
@@ -382,6 +382,6 @@ def _auc_of_ranks(rank_sums: FloatArray, n_members: int, n: int) -> FloatArray:
     return np.asarray((rank_sums - n_members * (n_members + 1) / 2) / (n_members * n_controls))
 
 
-def _chunk_sizes(n_rows: int, *, width: int) -> list[int]:
+def _split_rows(n_rows: int, *, width: int) -> list[int]:
     n_chunk = max(1, _CELLS_PER_CHUNK // max(width, 1))
     return [min(n_chunk, n_rows - start) for start in range(0, n_rows, n_chunk)]

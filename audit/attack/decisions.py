@@ -104,7 +104,7 @@ def to_json(value: object) -> Any:
     return to_json({field.name: getattr(value, field.name) for field in fields(value)} | derived)
 
 
-def confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
+def count_confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     """Count decisions [N] against truth [N], both booleans."""
     flag, member = np.asarray(flagged, dtype=np.bool_), np.asarray(is_member, dtype=np.bool_)
     cells = (flag & member, ~flag & member, flag & ~member, ~flag & ~member)
@@ -323,7 +323,7 @@ def undecided_mask(
     return np.asarray(~is_clear & ~np.isnan(scores) & np.isfinite(threshold))
 
 
-def held_out_threshold(scores: ArrayLike, is_member: ArrayLike, *, seed: int) -> Confusion:
+def judge_held_out(scores: ArrayLike, is_member: ArrayLike, *, seed: int) -> Confusion:
     """Choose a threshold on one half of the names, judge the other half, swap, and pool the counts.
 
     Halves are drawn stratified by truth; the threshold is the lowest control score above which at
@@ -342,7 +342,7 @@ def held_out_threshold(scores: ArrayLike, is_member: ArrayLike, *, seed: int) ->
         thresholds.append(float(controls[-1 - n_allowed]) if len(controls) else math.inf)
     is_judged = fold >= 0
     limits = np.array(thresholds)[fold[is_judged]]
-    return confusion(score[is_judged] > limits, member[is_judged])
+    return count_confusion(score[is_judged] > limits, member[is_judged])
 
 
 def _sort_scores(scores: ArrayLike) -> FloatArray:

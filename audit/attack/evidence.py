@@ -6,8 +6,8 @@ Evidence is stored per model, so M_general's is made once for all hospital model
 with it. Evidence that depends on no list of names ("open") is stored apart from the rest
 ("listed"). Torch is imported only where evidence is made, so a plan does not need it.
 
-`shard_arrays` makes a shard from its order alone: in this process, one shard after the other, or in
-a worker of an executor (`make_shard_remotely`).
+`make_shard_arrays` makes a shard from its order alone: in this process, one shard after the other,
+or in a worker of an executor (`make_shard_remotely`).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class ShardOrder:
         return self.task.n_rows(self.kind, self.n)
 
 
-def shard_orders(
+def list_shard_orders(
     source: Source, task: AnyTask, *, kind: str, n_total: int
 ) -> tuple[ShardOrder, ...]:
     """Return the orders of all shards of one model's evidence; parameters as in `collect`."""
@@ -221,7 +221,7 @@ def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before:
     """
     from audit.attack import generation, posterior
 
-    orders = shard_orders(source, task, kind=kind, n_total=n_total)
+    orders = list_shard_orders(source, task, kind=kind, n_total=n_total)
     needed_orders = [order for order in orders if order.first >= n_before]
     arrays_of_shard = {order.shard: arrays for order, arrays in yield_shards(source, needed_orders)}
     is_generated = kind == "generation"
@@ -293,7 +293,7 @@ def _make_shards(
             n_left -= n_counted
             source.meter.add(source.phase, n_counted * source.row_work)
 
-        yield order, shard_arrays(order, source.forward, tick=tick), n_left
+        yield order, make_shard_arrays(order, source.forward, tick=tick), n_left
 
 
 def _make_by_workers(
@@ -333,7 +333,7 @@ def make_shard_remotely(order: ShardOrder) -> Arrays:
         set_threads(order.backend)
         refuse_other_backend(order.backend, describe_backend(order.device))
         forward = _load_forward(order.folder, order.model, order.device, order.dtype, order.kernels)
-        return shard_arrays(order, forward)
+        return make_shard_arrays(order, forward)
 
 
 @lru_cache(maxsize=2)  # a pair
@@ -374,7 +374,7 @@ def refuse_other_backend(expected: Mapping[str, str], actual: Mapping[str, str])
             )
 
 
-def shard_arrays(
+def make_shard_arrays(
     order: ShardOrder, forward: Forward, *, tick: Callable[[int], None] = lambda _: None
 ) -> Arrays:
     """Make one shard; if memory runs out, raise AuditError with the setting to try.
@@ -387,8 +387,8 @@ def shard_arrays(
 
     makers: dict[str, Callable[..., Any]] = {
         "generation": generation.generate_shard,
-        "posterior": posterior.posterior_shard,
-        "chain": posterior.chain_shard,
+        "posterior": posterior.make_posterior_shard,
+        "chain": posterior.make_chain_shard,
     }
     place = {"shard": order.shard, "first": order.first, "n": order.n}
     try:

@@ -85,7 +85,7 @@ def exposed_share(n_seen: int, n_names: int, *, planted: DoseRecord) -> float:
     return min(1.0, share)
 
 
-def usual_dose(n_mentions: Sequence[int | None]) -> int:
+def find_usual_dose(n_mentions: Sequence[int | None]) -> int:
     """Return the number of mentions that most names have; 1 where no number is known."""
     counts: dict[int, int] = {}
     for n in n_mentions:
@@ -94,7 +94,7 @@ def usual_dose(n_mentions: Sequence[int | None]) -> int:
     return min(counts, key=lambda n: (-counts[n], n), default=1)
 
 
-def control_of_dose(records: Mapping[int, DoseRecord], *, dose: int) -> DoseRecord | None:
+def find_dose_record(records: Mapping[int, DoseRecord], *, dose: int) -> DoseRecord | None:
     """Return the record of the largest dose up to `dose`; None if all doses are larger.
 
     A name that is rarer in the notes is harder to find, so seeing it proves more.

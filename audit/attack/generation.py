@@ -85,7 +85,7 @@ class GeneratedShard:
     part_mass: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
 
-def shard_draws(
+def draw_shard(
     task: GenerationTask, *, first: int, n_documents: int
 ) -> tuple[IntArray, FloatArray]:
     """Draw positions and uniforms [T, B] in hundreds, so no document depends on its shard.
@@ -118,7 +118,7 @@ def generate_shard(
     its number of documents. `tick` is called with the number of documents after each step; it may
     raise to stop.
     """
-    positions, uniforms = shard_draws(task, first=first, n_documents=n)
+    positions, uniforms = draw_shard(task, first=first, n_documents=n)
     blocks = assign_blocks(first, n)  # [B]
     sampler = _Sampler(forward, task, n=n, device=device)
     tally = _Tally(task, blocks=blocks, n_vocabulary=forward.n_vocabulary, device=device)

@@ -62,7 +62,7 @@ def guard_list(
     return Guard(aucs, mismatched)
 
 
-def spelling_scores(names: list[str], is_member: BoolArray, *, columns: IntArray) -> FloatArray:
+def score_spelling(names: list[str], is_member: BoolArray, *, columns: IntArray) -> FloatArray:
     """Return how member-like each name [N] is spelt, judging by names that share no part with it.
 
     A logistic regression on character 1- to 3-grams is fitted on four folds and applied to the
@@ -74,7 +74,7 @@ def spelling_scores(names: list[str], is_member: BoolArray, *, columns: IntArray
     from sklearn.pipeline import make_pipeline
 
     scores = np.full(len(names), math.nan)
-    folds = connected_folds(columns)
+    folds = assign_folds(columns)
     name_array = np.array(names, dtype=object)
     for fold in np.unique(folds):
         in_fold, in_other_folds = folds == fold, folds != fold
@@ -89,7 +89,7 @@ def spelling_scores(names: list[str], is_member: BoolArray, *, columns: IntArray
     return scores
 
 
-def connected_folds(columns: IntArray) -> IntArray:
+def assign_folds(columns: IntArray) -> IntArray:
     """Put names [N] into folds of about equal size; names connected by parts share a fold."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -110,7 +110,7 @@ def connected_folds(columns: IntArray) -> IntArray:
     return np.array([fold_of[int(label)] for label in component], dtype=np.int64)
 
 
-def adjusted_scores(scores: FloatArray, covariates: FloatArray, *, folds: IntArray) -> FloatArray:
+def adjust_scores(scores: FloatArray, covariates: FloatArray, *, folds: IntArray) -> FloatArray:
     """Return scores [N] minus their prediction from covariates [N, K], fitted on the other folds.
 
     The fit never sees who is a member. A missing covariate counts as the mean, and a column of its

@@ -31,20 +31,20 @@ from audit.attack.decisions import (
     to_json,
     truth_mask,
 )
-from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS, DoseRecord, usual_dose
+from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS, DoseRecord, find_usual_dose
 from audit.attack.guards import (
     PIECES,
     SPELLING,
-    adjusted_scores,
-    connected_folds,
+    adjust_scores,
+    assign_folds,
     guard_list,
-    spelling_scores,
+    score_spelling,
 )
 from audit.attack.metrics import (
-    exposure_record,
-    measures_by_mentions,
-    measures_by_role,
-    membership_metrics,
+    make_exposure_record,
+    measure_by_mentions,
+    measure_by_role,
+    measure_membership,
     quick_measures,
 )
 from audit.attack.routes import joint_p
@@ -96,15 +96,15 @@ def judge(
     columns of names.csv in their order, and "details" has "null_check" and "canaries" too if the
     list has what they need. Measures and curve leave canaries out.
     """
-    patients = attack.select_names(patient_rows(attack.listed))
+    patients = attack.select_names(find_patient_rows(attack.listed))
     report_parts = decide_list(attack, control_source=control_source, seed=seed, sibling=sibling)
     details = {
-        "null_check": _null_check(patients),
-        "canaries": exposure_record(attack, seed=seed),
+        "null_check": _check_null(patients),
+        "canaries": make_exposure_record(attack, seed=seed),
     }
     return report_parts | {
         "names": _name_columns(attack, report_parts["names"]),
-        "measures": to_json(membership_metrics(patients, seed=seed)),
+        "measures": to_json(measure_membership(patients, seed=seed)),
         "curve": _measure_curve(patients, seed=seed),
         "details": {name: to_json(detail) for name, detail in details.items() if detail}
         | report_parts["details"],
@@ -127,14 +127,14 @@ def decide_list(
     such as fame or frequency.
     """
     listed = attack.listed
-    rows = patient_rows(listed)
+    rows = find_patient_rows(listed)
     canary_rows = np.setdiff1d(np.arange(len(listed)), rows)
     patients, canaries = attack.select_names(rows), attack.select_names(canary_rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
     sharing = _find_sharing(patients, source=control_source, seed=seed)
     decisions = decide_names(patients, FIXED_SCORE, source=control_source, shared=sharing.parts)
     by_general = decide_names(patients, attack.general_score, source=control_source)
-    planted = dose_records(canaries, patients, source=control_source, seed=seed)
+    planted = make_dose_records(canaries, patients, source=control_source, seed=seed)
     evidence = replace(
         _gather_evidence(patients, decisions, source=control_source, sharing=sharing, seed=seed),
         positive_controls=planted or sibling or {},
@@ -150,21 +150,21 @@ def decide_list(
         for name, column in vars(decisions).items()
     }
     flag, general_flag = decisions.point_flag, by_general.point_flag
-    member_records = dose_records(patients, patients, source=control_source, seed=seed)
+    member_records = make_dose_records(patients, patients, source=control_source, seed=seed)
     details = {
-        "roles": measures_by_role(patients, flag, general_flag=general_flag),
+        "roles": measure_by_role(patients, flag, general_flag=general_flag),
         "doses": [asdict(record) for record in member_records.values()],
     }
     return {
         "names": _decision_columns(Decisions(**joined)),
         "n_flagged_by_general": int((tested & flag & general_flag).sum()),
         "verdict": verdict,
-        "mentions": measures_by_mentions(flag, patients.listed),
+        "mentions": measure_by_mentions(flag, patients.listed),
         "details": {name: to_json(detail) for name, detail in details.items() if detail},
     }
 
 
-def patient_rows(listed: Candidates) -> IntArray:
+def find_patient_rows(listed: Candidates) -> IntArray:
     """Return the rows of a list that are not canaries."""
     return np.flatnonzero([not listed.is_canary(row) for row in range(len(listed))])
 
@@ -182,24 +182,26 @@ def _decision_columns(decisions: Decisions) -> dict[str, list[Any]]:
     return {name: np.asarray(column, dtype=object).tolist() for name, column in columns.items()}
 
 
-def comparison_pool(attack: AttackResult, score: str, *, source: ControlSource) -> ComparisonPool:
+def make_comparison_pool(
+    attack: AttackResult, score: str, *, source: ControlSource
+) -> ComparisonPool:
     """Return the controls that the listed names are ranked among."""
-    rows = ranked_controls(attack, source=source)
-    groups = name_groups(attack.parts, attack.n_pieces)
+    rows = find_ranked_controls(attack, source=source)
+    groups = assign_groups(attack.parts, attack.n_pieces)
     is_listed = rows < len(attack.listed)
     return ComparisonPool(
         attack.scores[score][0, rows], groups[rows], np.where(is_listed, rows, -1)
     )
 
 
-def ranked_controls(attack: AttackResult, *, source: ControlSource) -> IntArray:
+def find_ranked_controls(attack: AttackResult, *, source: ControlSource) -> IntArray:
     """Return the rows of the controls that names are ranked among, of all names of the attack."""
     if source in OF_HOSPITAL:
         return np.flatnonzero(attack.listed.is_person)
     return np.arange(len(attack.listed), len(attack.n_pieces))
 
 
-def group_controls(names: Candidates, *, source: ControlSource) -> BoolArray:
+def find_group_controls(names: Candidates, *, source: ControlSource) -> BoolArray:
     """Return which listed names [N] are the controls of the group's test.
 
     Controls that were chosen because they share a part with a member are left out if there are
@@ -222,13 +224,13 @@ def decide_names(
     `shared` are parts that members share more often than chance explains (`cohort.Sharing`).
     """
     n = len(attack.listed)
-    pool = comparison_pool(attack, score, source=source)
+    pool = make_comparison_pool(attack, score, source=source)
     scores, errors = attack.scores[score][:, :n]
     return decide(
         scores,
         standard_errors=errors,
         n_blocks=len(attack.block_counts),
-        groups=name_groups(attack.parts, attack.n_pieces)[:n],
+        groups=assign_groups(attack.parts, attack.n_pieces)[:n],
         is_member=attack.listed.is_member,
         pool=pool,
         namesakes=_namesake_scores(attack, source=source, shared=shared)
@@ -247,8 +249,8 @@ def _namesake_scores(
     higher count.
     """
     listed, parts = attack.listed, attack.parts
-    groups = name_groups(parts, attack.n_pieces)
-    pool = comparison_pool(attack, FIXED_SCORE, source=source)
+    groups = assign_groups(parts, attack.n_pieces)
+    pool = make_comparison_pool(attack, FIXED_SCORE, source=source)
     control_rows = pool.rows if source in OF_HOSPITAL else np.arange(len(listed), len(groups))
     residuals = np.append(attack.part_residual, math.nan)
     shared_parts = set(shared.tolist())
@@ -274,7 +276,7 @@ def _namesake_scores(
     return namesakes
 
 
-def name_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
+def assign_groups(parts: NameParts, n_pieces: IntArray) -> IntArray:
     """Return the group of each name [N]; names of one group are comparable.
 
     They have the same number of word pieces and the same parts.
@@ -295,21 +297,21 @@ def _gather_evidence(
     listed, n = attack.listed, len(attack.listed)
     is_tested = ~truth_mask(listed.is_member, truth=False)
     scores, errors = attack.scores[FIXED_SCORE][:, :n]
-    groups = name_groups(attack.parts, attack.n_pieces)
-    pool = comparison_pool(attack, FIXED_SCORE, source=source)
+    groups = assign_groups(attack.parts, attack.n_pieces)
+    pool = make_comparison_pool(attack, FIXED_SCORE, source=source)
     seen_p = name_p_values(scores, groups=groups[:n], pool=pool, min_controls=MIN_BOUND_CONTROLS)[
         is_tested
     ]
     judged_q = decisions.q[is_tested & ~np.isnan(decisions.q)]
-    rows, is_member = compared_rows(attack, source=source)
+    rows, is_member = find_compared_rows(attack, source=source)
     columns = attack.parts.of_name[rows]
-    baselines = list_baselines(attack, rows, is_member)
+    baselines = compute_baselines(attack, rows, is_member)
     guard = guard_list(baselines, is_member, columns=columns)
     compared_scores = attack.scores[FIXED_SCORE][0, rows]
     if source != "held_out":
         covariates = [baselines[name] for name in (GENERAL_ALONE, POPULARITY, PIECES)]
-        compared_scores = adjusted_scores(
-            compared_scores, np.stack(covariates, axis=1), folds=connected_folds(columns)
+        compared_scores = adjust_scores(
+            compared_scores, np.stack(covariates, axis=1), folds=assign_folds(columns)
         )
     members = is_tested & truth_mask(listed.is_member, truth=True)
     counted = members if members.any() else is_tested
@@ -334,7 +336,7 @@ def _gather_evidence(
         reliability=_reliability(scores, errors),
         n_seen=int((seen_p <= EXPOSED_P).sum()),
         n_bounded=int((~np.isnan(seen_p)).sum()),
-        dose=usual_dose(
+        dose=find_usual_dose(
             [m for m, is_counted in zip(listed.n_mentions, counted, strict=True) if is_counted]
         ),
     )
@@ -348,7 +350,9 @@ def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> 
     return auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
 
 
-def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntArray, BoolArray]:
+def find_compared_rows(
+    attack: AttackResult, *, source: ControlSource
+) -> tuple[IntArray, BoolArray]:
     """Return the rows [K] of the group's test, and which of them are members.
 
     If nobody is known to be a member, unknown names count as members. If the names in the notes
@@ -359,7 +363,7 @@ def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntAr
     members = truth_mask(listed.is_member, truth=True)
     if not members.any():
         members = truth_mask(listed.is_member, truth=None)
-    is_control = group_controls(listed, source=source)
+    is_control = find_group_controls(listed, source=source)
     rows = np.flatnonzero(members | is_control)
     is_member = members[rows]
     if is_control.sum() < MIN_NAMES and source not in OF_HOSPITAL:
@@ -370,7 +374,7 @@ def compared_rows(attack: AttackResult, *, source: ControlSource) -> tuple[IntAr
     return rows, is_member
 
 
-def list_baselines(
+def compute_baselines(
     attack: AttackResult, rows: IntArray, is_member: BoolArray
 ) -> dict[str, FloatArray]:
     """Return the baselines of the names of some rows [K]; none of them needs M_hospital."""
@@ -383,7 +387,7 @@ def list_baselines(
     }
     if rows.max(initial=-1) < n:
         names = [attack.listed.full_name(row) for row in rows.tolist()]
-        baselines[SPELLING] = spelling_scores(names, is_member, columns=attack.parts.of_name[rows])
+        baselines[SPELLING] = score_spelling(names, is_member, columns=attack.parts.of_name[rows])
     return baselines
 
 
@@ -411,7 +415,7 @@ def _test_group(
     return group_test(
         scores,
         is_member,
-        strata=name_groups(parts, attack.n_pieces)[rows],
+        strata=assign_groups(parts, attack.n_pieces)[rows],
         columns=parts.of_name[rows],
         by_part=attack.part_residual,
         parts=parts,
@@ -424,14 +428,14 @@ def _test_group(
 
 def _find_sharing(attack: AttackResult, *, source: ControlSource, seed: int) -> Sharing:
     """Find the parts that members share more often than chance explains."""
-    rows, is_member = compared_rows(attack, source=source)
+    rows, is_member = find_compared_rows(attack, source=source)
     if not is_member.any() or is_member.all():
         return Sharing()
     options = {"n_permutations": _FEW_PERMUTATIONS} if len(rows) > _MANY_NAMES else {}
     return find_sharing(
         attack.parts.of_name[rows],
         is_member,
-        strata=name_groups(attack.parts, attack.n_pieces)[rows],
+        strata=assign_groups(attack.parts, attack.n_pieces)[rows],
         seed=seed,
         **options,
     )
@@ -447,7 +451,7 @@ def _reliability(scores: FloatArray, errors: FloatArray) -> float:
     return 1 - noise / spread if spread > 0 else math.nan
 
 
-def dose_records(
+def make_dose_records(
     member_attack: AttackResult, listed: AttackResult, *, source: ControlSource, seed: int
 ) -> dict[int, DoseRecord]:
     """Return how well the attack sees names known to be in the notes, by number of mentions.
@@ -461,11 +465,11 @@ def dose_records(
     mentions = np.array([n_mentions or 0 for n_mentions in names.n_mentions])
     if not (members & (mentions > 0)).any():
         return {}
-    pool = comparison_pool(listed, FIXED_SCORE, source=source)
+    pool = make_comparison_pool(listed, FIXED_SCORE, source=source)
     pool = replace(pool, rows=np.full(len(pool.rows), -1))
-    groups = name_groups(member_attack.parts, member_attack.n_pieces)[:n]
+    groups = assign_groups(member_attack.parts, member_attack.n_pieces)[:n]
     scores = member_attack.listed_scores(FIXED_SCORE)
-    control_rows, is_member = compared_rows(listed, source=source)
+    control_rows, is_member = find_compared_rows(listed, source=source)
     control_rows = control_rows[~is_member]
     records = {}
     for dose in np.unique(mentions[members & (mentions > 0)]).tolist():
@@ -530,7 +534,7 @@ def _test_against(
     )
 
 
-def _null_check(attack: AttackResult) -> dict[str, float] | None:
+def _check_null(attack: AttackResult) -> dict[str, float] | None:
     """Say whether members differ from reference controls; None without members."""
     members = truth_mask(attack.listed.is_member, truth=True)
     if not members.any():
@@ -540,7 +544,7 @@ def _null_check(attack: AttackResult) -> dict[str, float] | None:
     return {"ks_statistic": statistic, "ks_p": p}
 
 
-def settled_names(
+def find_settled_names(
     residual: FloatArray,
     *,
     counts: IntArray,
@@ -570,7 +574,7 @@ def settled_names(
     n_equal = counts.sum() ** 2 / np.square(counts).sum()
     reach = error * t.isf(UNSETTLED_RATE / (2 * is_known.sum() * n_looks), n_equal - 1)
     low, high = (soft_minimum(*parts.pairs(value + sign * reach)) for sign in (-1, 1))
-    groups = name_groups(parts, n_pieces)
+    groups = assign_groups(parts, n_pieces)
     is_canary = np.array([listed.is_canary(row) for row in range(n)], dtype=np.bool_)
     control_rows = np.flatnonzero(np.array(listed.is_person) & ~is_canary)
     if source not in OF_HOSPITAL:

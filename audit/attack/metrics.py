@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike
 from audit.attack.decisions import (
     ALPHA,
     Confusion,
-    confusion,
+    count_confusion,
     f1_interval,
-    held_out_threshold,
+    judge_held_out,
     rank_p_values,
     to_json,
     truth_mask,
@@ -60,7 +60,7 @@ N_DRAWN = 2000
 MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 
 
-def membership_metrics(attack: AttackResult, *, seed: int) -> dict[str, Any]:
+def measure_membership(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     """Measure every score, rule and baseline in every stratum of controls; for `to_json`.
 
     Strata are "all", then each kind of controls on the list; there are none without members or
@@ -109,7 +109,7 @@ def _measure_stratum(
         """Measure the paper's rule, also with all undecided names judged correctly or wrongly."""
         score, error = attack.scores[kind.name][:, rows]
         flag, threshold = score > 0, np.zeros(len(rows))
-        measures = measure_counts(confusion(flag, truth))
+        measures = measure_counts(count_confusion(flag, truth))
         if kind.is_count:
             return measures
         n_blocks = len(attack.block_counts)
@@ -119,15 +119,15 @@ def _measure_stratum(
         right, wrong = (np.where(is_open, answers, flag) for answers in (truth, ~truth))
         return measures | {
             "n_undecided": int(is_open.sum()),
-            "all_right": confusion(right, truth),
-            "all_wrong": confusion(wrong, truth),
+            "all_right": count_confusion(right, truth),
+            "all_wrong": count_confusion(wrong, truth),
         }
 
     baselines = {name: rankings.pop(name) for name in (GENERAL_ALONE, POPULARITY)}
     return {
         "n_members": int(truth.sum()),
         "n_controls": int((~truth).sum()),
-        "always_member": measure_counts(confusion(np.ones_like(truth), truth)),
+        "always_member": measure_counts(count_confusion(np.ones_like(truth), truth)),
         "rules": {kind.rule: measure_rule(kind) for kind in attack.kinds if kind.rule},
         "baseline_rules": {
             kind.general_rule: measure_rule(kind) for kind in attack.kinds if kind.general_rule
@@ -135,7 +135,7 @@ def _measure_stratum(
         "scores": rankings,
         "baselines": baselines,
         "held_out": {
-            name: measure_counts(held_out_threshold(column, truth, seed=seed))
+            name: measure_counts(judge_held_out(column, truth, seed=seed))
             for name, column in columns.items()
         },
     }
@@ -151,7 +151,7 @@ def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     }
 
     def measure_flags(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
-        counts = confusion(flag, truth)
+        counts = count_confusion(flag, truth)
         measures: dict[str, Any] = to_json(counts)
         return measures | {"f1": to_json(f1_interval(counts, seed=seed))}
 
@@ -164,7 +164,7 @@ def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
     }
 
 
-def measures_by_role(
+def measure_by_role(
     attack: AttackResult, flag: BoolArray, *, general_flag: BoolArray
 ) -> list[dict[str, Any]]:
     """Measure each role's members against all listed controls, so that roles can be compared.
@@ -224,7 +224,7 @@ def _read_mentions(names: Candidates) -> FloatArray:
     return np.array([math.nan if n is None else n for n in names.n_mentions], dtype=float)
 
 
-def measures_by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
+def measure_by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
     """Return how many members are flagged, by bins of the number of mentions."""
     mentions, members = _read_mentions(candidates), truth_mask(candidates.is_member, truth=True)
     bins = []
@@ -251,7 +251,7 @@ def bits_without_leak(n_held_out: int) -> float:
     return math.log2(n_ranks) - math.lgamma(n_ranks + 1) / math.log(2) / n_ranks
 
 
-def exposure(
+def measure_exposure(
     scores: ArrayLike, *, n_mentions: Sequence[int], held_out: ArrayLike, seed: int
 ) -> dict[str, Any] | None:
     """Measure the exposure of K planted names by one score, higher being more member-like.
@@ -328,7 +328,7 @@ def _binomial_tail(n_hits: int, n: int) -> float:
     return sum(math.comb(n, k) for k in range(n_hits, n + 1)) / 2**n if n else math.nan
 
 
-def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None:
+def make_exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None:
     """Return the measures of the canaries, as values of JSON; None without planted names.
 
     "scores" is empty if no held-out name is scored: then nothing can be ranked.
@@ -341,7 +341,9 @@ def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None
         return None
     counts = [int(listed.n_mentions[row] or 0) for row in planted]
     exposures = {
-        name: exposure(column[planted], n_mentions=counts, held_out=column[held_out], seed=seed)
+        name: measure_exposure(
+            column[planted], n_mentions=counts, held_out=column[held_out], seed=seed
+        )
         for name, column in attack.rankings().items()
         if name != POPULARITY
     }
@@ -366,12 +368,12 @@ def exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None
         "names": to_json([dict(zip(columns, row, strict=True)) for row in rows]),
     }
     return record | {
-        language: _sentence(record, catalogue(code, "canaries"))
+        language: _write_sentence(record, catalogue(code, "canaries"))
         for language, code in (("english", "en"), ("japanese", "ja"))
     }
 
 
-def _sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _write_sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
     scores, no_rate = record["scores"], {"n_hits": 0, "n_total": 0}
     measured = scores.get(record["fixed_score"], {"n_held_out": 0, "all": {"above_twin": no_rate}})
     n_held_out, all_names = measured["n_held_out"], measured["all"]
@@ -423,7 +425,7 @@ def measure_scores(
         measures[f"tpr_at_fpr{end}"] = {fpr: tpr[name] for fpr, tpr in tprs.items()}
     if threshold is not None:
         is_scored = ~np.isnan(score)
-        counts = confusion(score[is_scored] > threshold, member[is_scored])
+        counts = count_confusion(score[is_scored] > threshold, member[is_scored])
         rates = {name: getattr(counts, name).value for name in ("accuracy", "precision", "recall")}
         measures |= to_json({"threshold": threshold, **vars(counts), "f1": counts.f1, **rates})
     return measures

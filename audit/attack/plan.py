@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.attack import prompts
-from audit.attack.cohort import controls_for_group, smallest_detectable_auc
-from audit.attack.judgement import group_controls
+from audit.attack.cohort import count_group_controls, smallest_detectable_auc
+from audit.attack.judgement import find_group_controls
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
@@ -120,7 +120,7 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
         dtype=request.dtype,
         phases=_make_phases(request, amount),
         smallest_auc=smallest,
-        needs=control_needs(request),
+        needs=list_control_needs(request),
         command=command_line(
             question,
             general=str(request.general),
@@ -132,16 +132,16 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
     )
 
 
-def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
+def list_control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
     """Return how many controls it takes to see the group, and to name one, ten or thirty people."""
     listed, source = request.candidates.without_canaries(), request.control_source
     n_tested = len(listed) - listed.is_member.count(False)
-    n_in_group = int(group_controls(listed, source=source).sum())
+    n_in_group = int(find_group_controls(listed, source=source).sum())
     if source not in OF_HOSPITAL and n_in_group < MIN_NAMES:
         n_in_group = N_REFERENCE
     n_compared = n_in_group if source in OF_HOSPITAL else N_REFERENCE
     return (
-        ControlNeed(None, controls_for_group(n_tested), n_in_group),
+        ControlNeed(None, count_group_controls(n_tested), n_in_group),
         *(
             ControlNeed(n, controls_needed(n_tested, n_visible=n), n_compared)
             for n in NAMED_TOGETHER
@@ -150,7 +150,7 @@ def control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:
     )
 
 
-def phases(request: AuditRequest) -> tuple[Phase, ...]:
+def list_phases(request: AuditRequest) -> tuple[Phase, ...]:
     """Return the phases of an audit in order; rows of passages are estimated from a sample."""
     return _make_phases(request, _measure_amount(request))
 
@@ -162,7 +162,7 @@ Amount = Sequence[Mapping[str, float]]
 def _measure_amount(request: AuditRequest) -> Amount:
     """Return the work of one model; in scenario 2 it is estimated from a sample of passages."""
     task = _sample_task(request)
-    return within_budget(request, task).sizes(), _count_rows(request, task)
+    return fit_budget(request, task).sizes(), _count_rows(request, task)
 
 
 def _check_and_measure(request: AuditRequest) -> Amount:
@@ -188,7 +188,7 @@ def _make_phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
         ),
         *(
             Phase(
-                phase_of(model_role, kind),
+                name_phase(model_role, kind),
                 rows[kind] * n_parameters[model_role],
                 _UNIT_SECONDS[kind],
                 f"{kind} {backend}",
@@ -207,12 +207,12 @@ def _make_phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
     )
 
 
-def phase_of(model_role: str, kind: str) -> str:
+def name_phase(model_role: str, kind: str) -> str:
     """Return the name of the phase that makes one model's evidence of a kind."""
     return f"{model_role} model: {EVIDENCE[kind]}"
 
 
-def within_budget(request: AuditRequest, task: object) -> AuditRequest:
+def fit_budget(request: AuditRequest, task: object) -> AuditRequest:
     """Return the request with as many inputs of `chain` as `max_chain_rows` pays for.
 
     These are all inputs, or as many as the rows of the listed names' parts allow, or none below
@@ -237,7 +237,7 @@ def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
     other_passages = [
         passage for kind, passage in passage_of_kind.items() if kind not in sampled_kinds
     ]
-    return prompts.posterior_task(
+    return prompts.make_posterior_task(
         request.candidates,
         (*passages[::step], *other_passages),
         tokenizer=load_tokenizer(request.hospital),
@@ -252,11 +252,11 @@ def _count_rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> di
     if task is None:
         settings = request.generation
         return {"generation": float(settings.n_documents * settings.n_steps * settings.n_tokens)}
-    sizes = within_budget(request, task).sizes()
+    sizes = fit_budget(request, task).sizes()
     return {kind: task.n_rows(kind, n) * task.n_tokens for kind, n in sizes.items()}
 
 
-def usual_prompt(candidates: Candidates) -> str:
+def choose_prompt(candidates: Candidates) -> str:
     """Return the default prompt: the paper's, or for Japanese names that of Japanese notes."""
     is_japanese = pool_for(candidates).locale == "ja_JP"
     return JAPANESE_PROMPT if is_japanese else GenerationSettings().prompt

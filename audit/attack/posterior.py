@@ -1,8 +1,8 @@
 """Scenario 2: the probability of each name in masked passages, and of its parts in a chain.
 
-`posterior_shard` reads all masks of a name at once (`product`: it multiplies two marginals, so it
-cannot tell a real name from a recombination of two real ones). `chain_shard` can: p(first) *
-p(last | first filled in), mean of both orders in log space. It needs a forward pass for every
+`make_posterior_shard` reads all masks of a name at once (`product`: it multiplies two marginals, so
+it cannot tell a real name from a recombination of two real ones). `make_chain_shard` can: p(first)
+* p(last | first filled in), mean of both orders in log space. It needs a forward pass for every
 distinct part, so it runs on fewer inputs and for the listed names only.
 
 Legend: P passages, N names, b blocks, U distinct parts, B rows of a forward pass, M masks.
@@ -94,7 +94,7 @@ def _make_shard(
     )
 
 
-def posterior_shard(
+def make_posterior_shard(
     forward: Forward,
     task: PosteriorTask,
     *,
@@ -232,7 +232,7 @@ def _sum_pieces(log_p: Tensor, layout: Layout) -> Tensor:
     return part_log_p.index_add_(1, place, read.double())
 
 
-def chain_shard(
+def make_chain_shard(
     forward: Forward,
     task: PosteriorTask,
     *,
@@ -242,7 +242,7 @@ def chain_shard(
     device: str,
     tick: Tick,
 ) -> PosteriorShard:
-    """Run one model on the inputs of one shard; parameters as in `posterior_shard`.
+    """Run one model on the inputs of one shard; parameters as in `make_posterior_shard`.
 
     The sums hold exp(ln chain) and ln chain of the listed names ([b, n_listed]).
     """

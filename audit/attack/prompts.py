@@ -120,7 +120,7 @@ def _number_rows(columns: Sequence[IntArray]) -> IntArray:
     return number
 
 
-def passage_templates(
+def make_templates(
     passages: Sequence[Passage], *, tokenizer: Any, max_tokens: int, n_name_tokens: int
 ) -> tuple[Template, ...]:
     """Tokenise P passages around the name's place, cut to what the model can hold.
@@ -197,7 +197,7 @@ class PosteriorTask:
     @cached_property
     def layouts(self) -> tuple[tuple[Layout, ...], ...]:
         """What to read in each kind of passage."""
-        return tuple(tuple(_layouts(self, kind)) for kind in range(len(self.pieces)))
+        return tuple(tuple(_group_layouts(self, kind)) for kind in range(len(self.pieces)))
 
     @cached_property
     def reads_vocabulary(self) -> bool:
@@ -224,7 +224,7 @@ class PosteriorTask:
         return int(n * float((n_passages / n_passages.sum()) @ np.array(n_layouts)))
 
 
-def posterior_task(
+def make_posterior_task(
     names: Candidates,
     passages: Sequence[Passage],
     *,
@@ -245,7 +245,7 @@ def posterior_task(
     longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)
     usual = min(NAME_ROOM, max_tokens - _LEAST_TOKENS - max(betweens))
     return PosteriorTask(
-        templates=passage_templates(
+        templates=make_templates(
             passages,
             tokenizer=tokenizer,
             max_tokens=max_tokens,
@@ -275,7 +275,7 @@ class Layout:
     pairs: IntArray
 
 
-def _layouts(task: PosteriorTask, kind: int) -> list[Layout]:
+def _group_layouts(task: PosteriorTask, kind: int) -> list[Layout]:
     """Group the names of one kind of passage by their layout of masks.
 
     Where nothing stands between the parts, names with the same total number of pieces share one
@@ -289,10 +289,10 @@ def _layouts(task: PosteriorTask, kind: int) -> list[Layout]:
     for row in np.flatnonzero(task.part_columns.max(axis=1) != NO_PART).tolist():
         key = layout_key(pieces.n_pieces[row], has_between=bool(template.between))
         groups.setdefault(key, []).append(row)
-    return [_layout(task, pieces, key, rows) for key, rows in sorted(groups.items())]
+    return [_make_layout(task, pieces, key, rows) for key, rows in sorted(groups.items())]
 
 
-def _layout(
+def _make_layout(
     task: PosteriorTask, pieces: PartPieces, key: tuple[int, int], rows: list[int]
 ) -> Layout:
     place: dict[int, int] = {}  # column of evidence -> place in `parts`

@@ -94,7 +94,8 @@ class PosteriorSettings(Record):
     # runs on fewer inputs, or not at all.
     max_chain_rows: int = _integer_field("max chain rows", 100_000, low=0, high=1_000_000_000)
     is_dropout_on: bool = True  # Training mode (the paper's) or evaluation mode.
-    # Whether to end as soon as no name's decision can change any more (`judgement.settled_names`).
+    # Whether to end as soon as no name's decision can change any more
+    # (`judgement.find_settled_names`).
     is_sequential: bool = False
     # Rows of a forward pass; dropout masks depend on it, so another value is another question.
     micro_batch: int = _integer_field("micro-batch", 32, low=1, high=65_536)

@@ -17,7 +17,7 @@ import numpy as np
 
 from audit.attack import evidence, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
-from audit.attack.judgement import settled_names
+from audit.attack.judgement import find_settled_names
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import AuditRequest
@@ -61,7 +61,7 @@ def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
     n_parts = (pieces.n_pieces > 0).sum(axis=1)
 
-    def n_by_pieces(names_of_parts: int, of_role: Sequence[str] = ()) -> dict[int, int]:
+    def count_by_pieces(names_of_parts: int, of_role: Sequence[str] = ()) -> dict[int, int]:
         """Return how many controls to draw for each number of pieces that listed names have."""
         rows = pieces.is_known & (n_parts == names_of_parts)
         rows &= np.array([bool(text) for text in of_role] or True)
@@ -75,13 +75,13 @@ def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     count_pieces = spelling.piece_counter(tokenizer, kind=kind)
     controls = reference_controls(
         pool,
-        n_by_pieces=n_by_pieces(2),
+        n_by_pieces=count_by_pieces(2),
         count_pieces=count_pieces,
         exclude=list(zip(listed.first, listed.last, strict=True)),
         seed=request.seed,
     )
     for role, texts in (("first", listed.first), ("last", listed.last)):
-        if alone := n_by_pieces(1, texts):
+        if alone := count_by_pieces(1, texts):
             listed_texts = frozenset(
                 fold_letters(text)
                 for text, n in zip(texts, n_parts, strict=True)
@@ -108,9 +108,9 @@ def make_task(
     tokenizer = pair.hospital.tokenizer
     if request.scenario_number == 1:
         pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
-        return _generation_task(request, pair, pieces)
+        return _make_generation_task(request, pair, pieces)
     settings = request.posterior
-    return prompts.posterior_task(
+    return prompts.make_posterior_task(
         names,
         request.shown_passages,
         tokenizer=tokenizer,
@@ -138,7 +138,7 @@ def attack(
         columns, scored_pieces = task.part_columns, task.pieces[0]
     else:
         columns, scored_pieces = prompts.part_columns([pieces], has_between=[False]), pieces
-    parts = scores.name_parts(
+    parts = scores.describe_parts(
         names, columns=columns, n_pieces=spelling.pieces_by_role(scored_pieces), pool=pool
     )
     n_pieces = pieces.n_pieces.sum(axis=1)
@@ -265,7 +265,7 @@ def score_list(
         else:
             name, counts, by_token = "log_p", shard.vocabulary_n_inputs, shard.vocabulary
         sums[f"{model_role}_{name}"] = _read_single_pieces(by_token, pieces, columns)
-    parts = scores.name_parts(
+    parts = scores.describe_parts(
         names, columns=columns, n_pieces=np.minimum(columns + 1, 1), pool=pool
     )
     n = float(counts.sum())
@@ -341,7 +341,7 @@ def _collect_generated(
         )
         texts = tuple(tokenizer.batch_decode(shard.documents, clean_up_tokenization_spaces=False))
         hits, full_hits = name_hits(listed, documents=texts)
-        mass = _part_masses(shard, task, pieces, columns)
+        mass = _read_part_masses(shard, task, pieces, columns)
         sums |= {
             f"{model_role}_mass": mass,
             f"{model_role}_hits": hits,
@@ -388,8 +388,8 @@ def _collect_masked(
     shards, n_open = collect_shards("posterior", looks[0]), len(listed)
     for n_before, n in pairwise(looks):
         prefix_sums, counts = sum_columns(shards), shards["hospital"].n_inputs
-        is_settled = settled_names(
-            scores.residual_errors(prefix_sums, counts=counts, parts=parts),
+        is_settled = find_settled_names(
+            scores.compute_residual_errors(prefix_sums, counts=counts, parts=parts),
             counts=counts,
             listed=listed,
             parts=parts,
@@ -431,7 +431,7 @@ def _collect_masked(
     }
 
 
-def _generation_task(
+def _make_generation_task(
     request: AuditRequest, pair: ModelPair, pieces: spelling.PartPieces
 ) -> GenerationTask:
     settings, tokenizer = request.generation, pair.hospital.tokenizer
@@ -478,7 +478,7 @@ def _list_parts(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, 
     ]
 
 
-def _part_masses(
+def _read_part_masses(
     shard: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
 ) -> FloatArray:
     """Read the parts' masses [b, U] out of the vocabulary's."""

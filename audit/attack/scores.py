@@ -63,7 +63,7 @@ def combine_parts(
     return np.where(np.isnan(first), last, np.where(np.isnan(last), first, pair_scores))
 
 
-def name_parts(
+def describe_parts(
     names: Candidates, *, columns: IntArray, n_pieces: IntArray, pool: NamePool
 ) -> NameParts:
     """Describe the parts of N names by the generator's shares.
@@ -91,7 +91,7 @@ def name_parts(
     )
 
 
-def part_residuals(hospital: FloatArray, general: FloatArray, *, parts: NameParts) -> FloatArray:
+def compute_residuals(hospital: FloatArray, general: FloatArray, *, parts: NameParts) -> FloatArray:
     """Return each part's studentised residual [U] of M_hospital's evidence on M_general's.
 
     For each role, M_hospital's evidence is regressed on M_general's, on the log share (with squares
@@ -205,8 +205,8 @@ class Sums:
 
     @cached_property
     def residual(self) -> FloatArray:
-        """`part_residuals` [U]."""
-        return part_residuals(*self.evidence, parts=self.name_parts)
+        """`compute_residuals` [U]."""
+        return compute_residuals(*self.evidence, parts=self.name_parts)
 
     @property
     def name_parts(self) -> NameParts:
@@ -377,14 +377,14 @@ GENERAL_ALONE = "general_alone"
 POPULARITY = "popularity"
 
 
-def scores_of(scenario: int) -> tuple[ScoreKind, ...]:
+def list_scores(scenario: int) -> tuple[ScoreKind, ...]:
     """Return the scores of a scenario."""
     return tuple(kind for kind in SCORES if scenario in kind.scenarios)
 
 
 def find_score_kind(name: str, *, scenario: int) -> ScoreKind | None:
     """Return the score with this name; None if it belongs to another version."""
-    return next((kind for kind in scores_of(scenario) if kind.name == name), None)
+    return next((kind for kind in list_scores(scenario) if kind.name == name), None)
 
 
 def compute_scores(
@@ -408,7 +408,7 @@ def compute_scores(
     scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
     kinds = [
         k
-        for k in scores_of(scenario)
+        for k in list_scores(scenario)
         if (k.needs == "chain") == (parts is None) and (not only or k.name in only)
     ]
 
@@ -454,8 +454,8 @@ def jackknife(
     return scores
 
 
-def residual_errors(sums: Columns, *, counts: IntArray, parts: NameParts) -> FloatArray:
-    """Return `part_residuals` of scenario 2's block sums, and their errors [2, U]."""
+def compute_residual_errors(sums: Columns, *, counts: IntArray, parts: NameParts) -> FloatArray:
+    """Return `compute_residuals` of scenario 2's block sums, and their errors [2, U]."""
     by_part = {name: sums[name] for name in ("hospital_log_p", "general_log_p")}
 
     def residual(totals: Columns, n: float) -> Columns:
@@ -477,7 +477,7 @@ class AttackResult:
     scores: Columns
     n_pieces: IntArray  # [N + R] word pieces of each name.
     parts: NameParts  # All N + R names as pairs of U parts.
-    # [U] what M_hospital adds to M_general and popularity (`part_residuals`).
+    # [U] what M_hospital adds to M_general and popularity (`compute_residuals`).
     part_residual: FloatArray
     block_counts: IntArray  # [b] inputs or documents of each block.
     # Number of blocks -> the scores that this many blocks would have given, without errors.
@@ -499,7 +499,7 @@ class AttackResult:
     @property
     def kinds(self) -> list[ScoreKind]:
         """The scores that this attack has."""
-        return [kind for kind in scores_of(self.scenario) if kind.name in self.scores]
+        return [kind for kind in list_scores(self.scenario) if kind.name in self.scores]
 
     @property
     def general_score(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from audit.attack.cohort import NO_TEST, GroupTest
 from audit.attack.decisions import ALPHA, to_json
-from audit.attack.exposure import DoseRecord, control_of_dose, exposed_share, upper_share
+from audit.attack.exposure import DoseRecord, exposed_share, find_dose_record, upper_share
 from audit.attack.routes import controls_needed, joint_p, smallest_visible
 from audit.names.candidates import ControlSource
 from audit.stats import NO_ESTIMATE, Estimate
@@ -124,13 +124,13 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
     the list and the run could show a leak and positive controls of the list's dose were called one;
     otherwise *not enough evidence*.
     """
-    planted = control_of_dose(evidence.positive_controls, dose=evidence.dose)
+    planted = find_dose_record(evidence.positive_controls, dose=evidence.dose)
     bounds = {
         dose: exposed_share(evidence.n_seen, evidence.n_bounded, planted=record)
         for dose, record in evidence.positive_controls.items()
     }
     state, reasons = _decide_state(evidence, planted, bounds)
-    bound_dose = _shown_dose(bounds, usual=planted.dose) if planted else None
+    bound_dose = _choose_shown_dose(bounds, usual=planted.dose) if planted else None
     is_found = state == "leak_found"
     area = evidence.auc
     verdict = {
@@ -169,10 +169,10 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
         "most_exposed": math.nan if bound_dose is None else bounds[bound_dose],
         "bound_dose": bound_dose,
     }
-    return _with_words(verdict)
+    return _add_words(verdict)
 
 
-def _shown_dose(bounds: Mapping[int, float], *, usual: int) -> int:
+def _choose_shown_dose(bounds: Mapping[int, float], *, usual: int) -> int:
     """Return the dose whose bound is shown first: the smallest with a bound, which is the widest.
 
     No dose above the `usual` one is shown, and the usual one if none has a bound.
@@ -195,10 +195,10 @@ def _noise_free_auc(evidence: ListEvidence) -> float:
     return float(norm.cdf(norm.ppf(smallest) / math.sqrt(reliability)))
 
 
-def equal_models_record() -> dict[str, Any]:
+def make_equal_models_verdict() -> dict[str, Any]:
     """Return the verdict of an audit that compared a model with itself."""
     verdict = give_verdict(ListEvidence(control_source="drawn"))
-    return _with_words(verdict | {"state": "not_compared", "reasons": ["equal_models"]})
+    return _add_words(verdict | {"state": "not_compared", "reasons": ["equal_models"]})
 
 
 def _decide_state(
@@ -235,20 +235,22 @@ def _decide_state(
     return "none_found", ["positive_control_seen", "no_name_stands_out", *notes]
 
 
-def _with_words(verdict: Mapping[str, Any]) -> dict[str, Any]:
+def _add_words(verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Add the sentence, and what to do now, in both languages; all as values of JSON."""
     return dict(to_json(verdict)) | {
-        **{language: _sentence(verdict, words) for language, words in _LANGUAGES.items()},
-        "what_now": {language: _advice(verdict, words) for language, words in _LANGUAGES.items()},
+        **{language: _write_sentence(verdict, words) for language, words in _LANGUAGES.items()},
+        "what_now": {
+            language: _write_advice(verdict, words) for language, words in _LANGUAGES.items()
+        },
     }
 
 
-def _sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _write_sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
     """Put the verdict's numbers into the words of one language."""
     state, facts = verdict["state"], []
     area = verdict["auc"]
     if isinstance(area, Estimate) and not math.isnan(area.value):
-        facts.append(words["auc"].format(auc=_interval(area, words)))
+        facts.append(words["auc"].format(auc=_format_interval(area, words)))
     n_undecided = verdict["n_undecided"]
     open_names = words["undecided"].format(u=n_undecided) if n_undecided else ""
     key = {"leak_found": "names_found", "membership_not_shown": "names_tested"}.get(state, "names")
@@ -265,16 +267,18 @@ def _sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
         text += words[f"rate_{verdict['control_source']}"]
     if state == "none_found":
         text += words["bound"].format(
-            share=_percent(verdict["most_exposed"]), dose=verdict["bound_dose"]
+            share=_format_percent(verdict["most_exposed"]), dose=verdict["bound_dose"]
         )
     elif state == "not_enough_evidence" and verdict["n_bounded"]:
         text += words["flags"].format(
-            k=verdict["n_seen"], n=verdict["n_bounded"], share=_percent(verdict["most_flagged"])
+            k=verdict["n_seen"],
+            n=verdict["n_bounded"],
+            share=_format_percent(verdict["most_flagged"]),
         )
     return text + "".join(words[code] for code in verdict["reasons"] if code in words)
 
 
-def _advice(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _write_advice(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
     """Return what to do now, without what was done already."""
     reasons = verdict["reasons"]
     steps = [words[f"do_{code}"] for code in reasons if f"do_{code}" in words]
@@ -297,14 +301,14 @@ def write_summary(
     elif state == "not_enough_evidence":
         known_reasons = [f"why_{code}" for code in reasons if f"why_{code}" in words]
         why = words[known_reasons[0] if known_reasons else "why_nothing_judged"]
-    return words[key].format(k=n_flagged, n=n_tested, share=_percent(most_exposed), why=why)
+    return words[key].format(k=n_flagged, n=n_tested, share=_format_percent(most_exposed), why=why)
 
 
-def _interval(estimate: Estimate, words: Mapping[str, str]) -> str:
-    value, low, high = (_percent(x) for x in vars(estimate).values())
+def _format_interval(estimate: Estimate, words: Mapping[str, str]) -> str:
+    value, low, high = (_format_percent(x) for x in vars(estimate).values())
     key = "no_interval" if math.isnan(estimate.low) else "interval"
     return words[key].format(value=value, low=low, high=high)
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %"

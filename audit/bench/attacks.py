@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from audit.attack.evidence import DOCUMENTS_PER_SHARD
 from audit.attack.generation import GenerationTask, generate_shard
-from audit.attack.posterior import posterior_shard
+from audit.attack.posterior import make_posterior_shard
 from audit.attack.prompts import PosteriorTask, Template, part_columns
-from audit.bench.machine import measure_race, threads
+from audit.bench.machine import measure_race, use_threads
 from audit.bench.race import BenchSettings, find_best_batch
 from audit.models.forward import Forward
 from audit.models.load import pick_device
@@ -40,7 +40,7 @@ _N_DRAWS_OF_LENGTH = 8
 _N_CHECKED = 8  # rows on which logits are compared
 
 
-def random_model(settings: BenchSettings) -> nn.Module:
+def make_random_model(settings: BenchSettings) -> nn.Module:
     """Return a BERT with random weights and eager attention, on its device."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -62,7 +62,7 @@ def random_model(settings: BenchSettings) -> nn.Module:
     return device_model
 
 
-def generation_task(settings: BenchSettings) -> GenerationTask:
+def make_generation_task(settings: BenchSettings) -> GenerationTask:
     """Return a task with a prompt like the default one: 32 tokens unless set, six of them words."""
     n_masks = (settings.n_tokens or 32) - _N_GIVEN - 2
     return GenerationTask(
@@ -77,10 +77,13 @@ def generation_task(settings: BenchSettings) -> GenerationTask:
 def measure_generation(settings: BenchSettings) -> dict[str, Any]:
     """Measure document-steps of scenario 1."""
     device = pick_device(settings.device)
-    task, n_documents = generation_task(settings), settings.batch or DOCUMENTS_PER_SHARD[device]
+    task, n_documents = (
+        make_generation_task(settings),
+        settings.batch or DOCUMENTS_PER_SHARD[device],
+    )
     length = len(task.prompt)
-    with threads(settings.n_threads):
-        model = random_model(settings)
+    with use_threads(settings.n_threads):
+        model = make_random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
         batch = find_best_batch(
             _BATCHES[device], lambda n: _run_plain_steps(model, task, n, n_steps=1), device=device
@@ -139,16 +142,16 @@ def _run_plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: i
 def measure_posterior(settings: BenchSettings) -> dict[str, Any]:
     """Measure inputs of scenario 2, dropout on, every name scored."""
     device = pick_device(settings.device)
-    task, batch = posterior_task(settings), settings.batch or _N_DRAWS_OF_LENGTH
+    task, batch = make_posterior_task(settings), settings.batch or _N_DRAWS_OF_LENGTH
     n_inputs = batch * _N_LENGTHS
-    with threads(settings.n_threads):
-        model = random_model(settings)
+    with use_threads(settings.n_threads):
+        model = make_random_model(settings)
         forward = Forward(model, dtype=settings.dtype)
         plain = _PlainPosteriors(model, task)
         plain_batch = find_best_batch(_BATCHES[device][:2], plain.run, device=device)
 
         def product() -> float:
-            posterior_shard(
+            make_posterior_shard(
                 forward, task, shard=0, first=0, n=n_inputs, device=device, tick=lambda _: None
             )
             return float(n_inputs)
@@ -165,7 +168,7 @@ def measure_posterior(settings: BenchSettings) -> dict[str, Any]:
     return measures | {"unit": "input", "baseline_batch": plain_batch}
 
 
-def posterior_task(settings: BenchSettings) -> PosteriorTask:
+def make_posterior_task(settings: BenchSettings) -> PosteriorTask:
     """Return passages with lengths like a normal distribution's, and names of two pieces."""
     mean = settings.n_tokens or _MEAN_LENGTH
     rng = np.random.default_rng(12)

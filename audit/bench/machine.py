@@ -42,7 +42,7 @@ def describe_machine(device: str) -> dict[str, Any]:
 Work = Callable[[], float]
 
 
-def products(settings: BenchSettings, *, n_rows: int) -> dict[str, Work]:
+def make_products(settings: BenchSettings, *, n_rows: int) -> dict[str, Work]:
     """Return matrix products to be raced, in GFLOP; the engine is compared with them.
 
     "float32" and "bfloat16" are large square ones; the peak is that of the engine's number type.
@@ -127,7 +127,7 @@ def measure_race(
         gflop[name] = counter.get_total_flops() / 1e9 / n_units
 
     rates = race_works(
-        {**works, **products(settings, n_rows=n_rows)},
+        {**works, **make_products(settings, n_rows=n_rows)},
         n_rounds=settings.n_rounds,
         device=settings.device,
         first=count_flops,
@@ -156,7 +156,7 @@ def measure_race(
 
 
 @contextmanager
-def threads(n: int) -> Iterator[None]:
+def use_threads(n: int) -> Iterator[None]:
     """Use `n` threads of the CPU while the block runs."""
     n_before = torch.get_num_threads()
     torch.set_num_threads(n)

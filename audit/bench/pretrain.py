@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from audit.bench.attacks import CLS, FIRST_WORD, MASK, SEP, random_model
-from audit.bench.machine import measure_race, threads
+from audit.bench.attacks import CLS, FIRST_WORD, MASK, SEP, make_random_model
+from audit.bench.machine import measure_race, use_threads
 from audit.bench.race import BenchSettings
 from audit.models.forward import use_exact_float32
 from audit.models.load import pick_device
@@ -45,9 +45,9 @@ def measure_pretraining(settings: BenchSettings) -> dict[str, Any]:
     )
     rows: Any = _Rows(settings, batch=batch, length=length)
     losses: dict[str, list[float]] = {"baseline": [], "product": []}
-    with threads(settings.n_threads), torch.random.fork_rng():
-        plain = _PlainLoop(random_model(settings), settings=train_settings, rows=rows)
-        model: Any = random_model(settings)
+    with use_threads(settings.n_threads), torch.random.fork_rng():
+        plain = _PlainLoop(make_random_model(settings), settings=train_settings, rows=rows)
+        model: Any = make_random_model(settings)
         model.set_attn_implementation("sdpa")
         learner = MaskedLearner(
             model,

@@ -21,7 +21,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.plan import phases
+from audit.attack.plan import list_phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.deid.release import Release
 from audit.deid.span_matching import CoverageCounts, coverage
@@ -248,7 +248,7 @@ class HospitalNotes:
     def mentions(self) -> tuple[Mention, ...]:
         """Where patients are named, in order."""
         return tuple(
-            Mention(note, span, _owner(document))
+            Mention(note, span, _read_owner(document))
             for note, document in enumerate(self.documents)
             for span in document.spans
             if span.label == IDENTIFIER
@@ -281,7 +281,7 @@ def read_hospital_notes(language: str) -> HospitalNotes:
     return HospitalNotes(language, tuple(read_jsonl(text, subject="demo notes")))
 
 
-def _owner(document: TaggedDocument) -> int:
+def _read_owner(document: TaggedDocument) -> int:
     return int((document.patient_id or "")[1:])
 
 
@@ -359,7 +359,7 @@ def count_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, Coverag
         coverage_counts = coverage(document, predicted=note_spans)
         n_mentions, n_whole = coverage_counts.row(IDENTIFIER)[:2]
         if n_whole < n_mentions:
-            is_exposed[_owner(document)] = True
+            is_exposed[_read_owner(document)] = True
         total += coverage_counts
     return is_exposed, total
 
@@ -397,7 +397,7 @@ def train_arm(
     """
     from audit.training.masked_lm import train
 
-    training = _training(order, notes, folder=folder, title=title)
+    training = _make_training(order, notes, folder=folder, title=title)
     question = {
         "version": VERSION,
         "title": title,
@@ -412,7 +412,7 @@ def train_arm(
     return train(training, progress=progress, should_stop=should_stop)
 
 
-def _training(
+def _make_training(
     order: LeakageTask, notes: HospitalNotes, *, folder: Path, title: str
 ) -> PretrainTask:
     """Return the training of an arm, as if on the notes as they are."""
@@ -440,7 +440,7 @@ class ArmResult:
     report: AuditReport
 
 
-def arm_row(
+def make_arm_row(
     arm: Arm,
     *,
     is_exposed: BoolArray,
@@ -472,7 +472,7 @@ def arm_row(
     )
 
 
-def leak_rows(arm_results: Sequence[ArmResult], *, seed: int) -> Iterator[LeakRow]:
+def yield_leak_rows(arm_results: Sequence[ArmResult], *, seed: int) -> Iterator[LeakRow]:
     """Yield the rows of all arms, controls and groups; empty groups are left out."""
     report_of_kind = {arm_result.row.kind: arm_result.report for arm_result in arm_results}
     for arm_result in arm_results:
@@ -569,7 +569,7 @@ def run_leakage(
         meter.finish(_attack_stage(arm))
         is_exposed, coverage_counts = count_misses(notes, spans)
         digest = tagger.digest if tagger else ""
-        row = arm_row(
+        row = make_arm_row(
             arm,
             is_exposed=is_exposed,
             coverage_counts=coverage_counts,
@@ -584,7 +584,7 @@ def run_leakage(
         n_notes=len(notes.documents),
         n_patients=notes.n_patients,
         arms=tuple(arm_result.row for arm_result in arm_results),
-        leaks=tuple(leak_rows(arm_results, seed=order.seed)),
+        leaks=tuple(yield_leak_rows(arm_results, seed=order.seed)),
     )
 
 
@@ -609,9 +609,9 @@ def _yield_stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
     """Yield the phases in order; every arm trains on about as much text."""
     from audit.training.masked_lm import phases as training_phases
 
-    sample_training = _training(order, notes, folder=notes.folder, title="")
+    sample_training = _make_training(order, notes, folder=notes.folder, title="")
     training = list(training_phases(sample_training))
-    attack = list(phases(_make_request(order, notes, notes.general)))
+    attack = list(list_phases(_make_request(order, notes, notes.general)))
     for arm in order.arms:
         if arm.kind == TAGGER:
             n_chars = sum(len(document.text) for document in notes.documents)

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from audit.attack.decisions import Confusion, to_json
-from audit.attack.plan import phases
+from audit.attack.plan import list_phases
 from audit.attack.question import (
     AuditRequest,
     GenerationSettings,
@@ -204,7 +204,9 @@ def run_experiment(
         f"{examination.n_passages} passages."
     )
     trained_model = train(
-        _training(order), progress=meter.part(HOSPITAL, f"{HOSPITAL}: "), should_stop=should_stop
+        _make_training(order),
+        progress=meter.part(HOSPITAL, f"{HOSPITAL}: "),
+        should_stop=should_stop,
     )
     meter.finish(HOSPITAL)
     loss = decimal(trained_model.loss or math.nan, digits=2)
@@ -218,7 +220,7 @@ def run_experiment(
     questions = list(_yield_questions(order))
     for question, epochs in product(questions, order.epochs):
         stage = audit_stage(epochs, scenario=question.scenario_number)
-        meter.resize(stage, expected_seconds(phases(question)))
+        meter.resize(stage, expected_seconds(list_phases(question)))
     for question in questions:
         for epochs, step in exposures.items():
             stage = audit_stage(epochs, scenario=question.scenario_number)
@@ -246,7 +248,7 @@ def _yield_stages(order: ExperimentTask) -> Iterator[Phase]:
     from audit.training.masked_lm import phases as training_phases
 
     source = open_notes(order.notes, columns=dict(order.columns))
-    training = list(training_phases(_training(order).with_(notes=order.notes)))
+    training = list(training_phases(_make_training(order).with_(notes=order.notes)))
     yield whole(CORPUS, corpus_phases(order.corpus(), source), kind=CORPUS)
     yield whole(HOSPITAL, training, kind=HOSPITAL)
     for scenario, epochs in product(SCENARIOS, order.epochs):
@@ -254,7 +256,7 @@ def _yield_stages(order: ExperimentTask) -> Iterator[Phase]:
         yield Phase(stage, _AUDIT_SECONDS, kind=f"audit {scenario}", is_whole=True)
 
 
-def _training(order: ExperimentTask) -> PretrainTask:
+def _make_training(order: ExperimentTask) -> PretrainTask:
     return PretrainTask(
         general=order.general,
         notes=order.out / "corpus" / PRIVATE,

@@ -22,7 +22,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from audit.attack.decisions import ALPHA, FLAGGED
 from audit.attack.question import SIBLING_TERMS, Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdicts import RULE_VERSION, equal_models_record, write_summary
+from audit.attack.verdicts import RULE_VERSION, make_equal_models_verdict, write_summary
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import compute_model_digest
@@ -388,7 +388,7 @@ class ExposureGroup(Part):
 
 
 class ScoreExposure(Part):
-    """Exposure by one score (`audit.attack.metrics.exposure`)."""
+    """Exposure by one score (`audit.attack.metrics.measure_exposure`)."""
 
     n_held_out: int
     max_bits: float
@@ -455,7 +455,7 @@ class Exposure(Part):
 
 
 class RoleLine(Part):
-    """One role's members against all listed controls (`audit.attack.metrics.measures_by_role`)."""
+    """One role's members against all listed controls (`audit.attack.metrics.measure_by_role`)."""
 
     role: str
     n_members: int
@@ -603,7 +603,7 @@ class AuditReport(Part):
             )
         general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
         if general is not None and general == hospital:
-            value = {**value, "verdict": equal_models_record()}
+            value = {**value, "verdict": make_equal_models_verdict()}
         try:
             report = cls.model_validate(value)
         except (ValueError, KeyError, TypeError, AttributeError):

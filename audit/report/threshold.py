@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from audit.attack.decisions import ALPHA, Confusion, confusion, f1_interval
+from audit.attack.decisions import ALPHA, Confusion, count_confusion, f1_interval
 from audit.attack.scores import GENERAL_ALONE, GENERAL_SCORE, POPULARITY, find_score_kind
 from audit.report.report import AuditReport
 from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, interval, roc_curve, wilson
@@ -139,7 +139,7 @@ def at_threshold(ranked: RankedNames, *, threshold: float, prevalence: float) ->
     flagged, n_not_scored = Rate(int(flag.sum()), len(flag)), len(ranked.names) - len(flag)
     if not ranked.has_truth:
         return Reached(threshold, flagged, n_not_scored, None, NO_ESTIMATE, prevalence, NO_ESTIMATE)
-    counts = confusion(flag, scored["is_member"].to_numpy())
+    counts = count_confusion(flag, scored["is_member"].to_numpy())
     recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
     ppv = predictive_value(recall, fpr=fpr, prevalence=prevalence)
     f1 = f1_interval(counts, seed=0)

@@ -13,7 +13,7 @@ from audit.attack.cohort import (
     GROUP_AUC,
     GroupTest,
     Sharing,
-    controls_for_group,
+    count_group_controls,
     find_sharing,
     group_test,
     savage_scores,
@@ -54,12 +54,12 @@ def test_under_five_names_nothing_can_be_shown(m, n):
 
 
 def test_as_many_controls_as_the_plan_says_show_the_group():
-    n = controls_for_group(130)
+    n = count_group_controls(130)
     assert n is not None
     assert smallest_detectable_auc(a_list(130, n), n_drawn=4000) == pytest.approx(
         GROUP_AUC, abs=0.004
     )
-    assert controls_for_group(30) is None and controls_for_group(0) is None
+    assert count_group_controls(30) is None and count_group_controls(0) is None
 
 
 # --- the test -------------------------------------------------------------------------------

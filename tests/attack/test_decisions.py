@@ -15,7 +15,7 @@ from audit.attack.decisions import (
     Confusion,
     critical_score,
     decide,
-    held_out_threshold,
+    judge_held_out,
     name_p_values,
     q_values,
     rank_p_values,
@@ -180,18 +180,18 @@ def test_held_out_threshold_of_two_halves_by_hand():
     # highest. The 10 members are above every control: all found.
     scores = np.concatenate([np.arange(40.0), np.arange(10) + 100.0])
     is_member = np.arange(50) >= 40
-    counts = held_out_threshold(scores, is_member, seed=1)
+    counts = judge_held_out(scores, is_member, seed=1)
     assert (counts.tp, counts.fn) == (10, 0)
     assert counts.n_controls == 40
     assert counts.fp <= 9  # a threshold lies from 30 to 38
-    nobody = held_out_threshold(scores, np.ones(50, dtype=bool), seed=1)
+    nobody = judge_held_out(scores, np.ones(50, dtype=bool), seed=1)
     assert nobody == Confusion(0, 50, 0, 0)  # without controls nobody is flagged
 
 
 def test_held_out_false_positive_rate_is_near_5_percent_on_average():
     rng = np.random.default_rng(0)
     is_member = np.arange(260) < 130
-    counts = [held_out_threshold(rng.normal(size=260), is_member, seed=s) for s in range(200)]
+    counts = [judge_held_out(rng.normal(size=260), is_member, seed=s) for s in range(200)]
     # 65 controls a half, 3 may be passed: the expected rate outside is 4 / 66 = .0606.
     assert np.mean([confusion.false_positive_rate.value for confusion in counts]) == pytest.approx(
         4 / 66, abs=0.008

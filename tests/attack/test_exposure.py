@@ -12,11 +12,11 @@ from scipy import stats
 
 from audit.attack.exposure import (
     DoseRecord,
-    control_of_dose,
     exposed_share,
+    find_dose_record,
+    find_usual_dose,
     lower_share,
     upper_share,
-    usual_dose,
 )
 
 
@@ -65,13 +65,13 @@ def test_the_bound_covers_the_exposed_share_in_95_percent_of_audits(exposed, pow
 
 
 def test_the_usual_dose_is_that_of_most_names():
-    assert usual_dose([1, 1, 2, 25]) == 1 and usual_dose([3, 3, 1]) == 3
-    assert usual_dose([2, 1]) == 1  # of equally many the smaller
-    assert usual_dose([None, None]) == 1 and usual_dose([]) == 1
+    assert find_usual_dose([1, 1, 2, 25]) == 1 and find_usual_dose([3, 3, 1]) == 3
+    assert find_usual_dose([2, 1]) == 1  # of equally many the smaller
+    assert find_usual_dose([None, None]) == 1 and find_usual_dose([]) == 1
 
 
 def test_names_that_are_seldomer_prove_more_and_those_that_are_oftener_prove_nothing():
     records = {n: planted(1, 2, dose=n) for n in (2, 4, 8)}
-    assert control_of_dose(records, dose=4) == records[4]
-    assert control_of_dose(records, dose=7) == records[4]
-    assert control_of_dose(records, dose=1) is None
+    assert find_dose_record(records, dose=4) == records[4]
+    assert find_dose_record(records, dose=7) == records[4]
+    assert find_dose_record(records, dose=1) is None

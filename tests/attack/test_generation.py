@@ -15,9 +15,9 @@ from torch import nn
 from audit.attack.generation import (
     GeneratedShard,
     GenerationTask,
+    draw_shard,
     find_largest,
     generate_shard,
-    shard_draws,
 )
 from audit.models.forward import Forward, compute_logits
 from audit.models.load import load_model
@@ -103,7 +103,7 @@ def assert_equals_slow_loop(
     model: nn.Module, task: GenerationTask, *, n_documents: int, atol: float
 ) -> GeneratedShard:
     shard = generate(model, task, n_documents=n_documents)
-    positions, uniforms = shard_draws(task, first=0, n_documents=n_documents)
+    positions, uniforms = draw_shard(task, first=0, n_documents=n_documents)
     slow = [
         slow_document(model, task, positions[:, i].tolist(), uniforms[:, i].tolist())
         for i in range(n_documents)

@@ -8,10 +8,10 @@ from scipy import stats
 
 from audit.attack.guards import (
     ILL_MATCHED_BEYOND,
-    adjusted_scores,
-    connected_folds,
+    adjust_scores,
+    assign_folds,
     guard_list,
-    spelling_scores,
+    score_spelling,
 )
 
 
@@ -50,7 +50,7 @@ def test_a_trifle_on_a_long_list_is_no_mismatch_and_a_clear_difference_is_one():
 
 def test_names_that_are_connected_through_parts_share_a_fold():
     columns = np.array([(0, 5), (0, 6), (1, 6), (2, 7), (3, 8), (-1, 8), (4, -1)])
-    folds = connected_folds(columns)
+    folds = assign_folds(columns)
     assert folds[0] == folds[1] == folds[2] and folds[4] == folds[5]
     assert len(set(folds.tolist())) == 4
 
@@ -72,7 +72,7 @@ def test_spelling_tells_two_populations_and_not_one_from_itself():
     alike = surnames(WESTERN, n, 3) + surnames(WESTERN, n, 4)
     aucs = [
         guard_list(
-            {"spelling": spelling_scores(names, is_member, columns=columns)},
+            {"spelling": score_spelling(names, is_member, columns=columns)},
             is_member,
             columns=columns,
         )
@@ -87,7 +87,7 @@ def test_spelling_does_not_learn_names_by_their_shared_parts():
     # Members have one surname, controls another: what is connected is judged by other names only.
     names = ["Ann Hill"] * 30 + ["Bob Lake"] * 30
     columns = np.stack([np.arange(60), np.repeat([60, 61], 30)], axis=1)
-    assert np.isnan(spelling_scores(names, np.arange(60) < 30, columns=columns)).all()
+    assert np.isnan(score_spelling(names, np.arange(60) < 30, columns=columns)).all()
 
 
 def test_adjusted_scores_do_not_hang_on_the_covariates():
@@ -97,7 +97,7 @@ def test_adjusted_scores_do_not_hang_on_the_covariates():
     scores = covariates[:, 0] * 2 + np.nan_to_num(covariates[:, 1]) + rng.normal(size=400)
     scores[5] = np.nan
     folds = np.arange(400) % 5
-    adjusted = adjusted_scores(scores, covariates, folds=folds)
+    adjusted = adjust_scores(scores, covariates, folds=folds)
     assert np.isnan(adjusted[5]) and np.isfinite(np.delete(adjusted, 5)).all()
     is_finite = np.isfinite(adjusted)
     assert abs(stats.pearsonr(adjusted[is_finite], covariates[is_finite, 0])[0]) < 0.1

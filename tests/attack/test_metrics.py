@@ -21,13 +21,13 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from audit.attack.decisions import Confusion, confusion, f1_interval, to_json
+from audit.attack.decisions import Confusion, count_confusion, f1_interval, to_json
 from audit.attack.metrics import (
     MAX_ROLES,
-    exposure,
+    measure_by_role,
+    measure_exposure,
+    measure_membership,
     measure_scores,
-    measures_by_role,
-    membership_metrics,
 )
 from audit.attack.scores import AttackResult
 from audit.errors import AuditError
@@ -57,7 +57,7 @@ def test_published_counts_give_the_published_rates() -> None:
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
 def test_counts_and_rates_equal_sklearns(rows: list[tuple[bool, bool]]) -> None:
     flagged, is_member = (np.array(column) for column in zip(*rows, strict=True))
-    table = confusion(flagged, is_member)
+    table = count_confusion(flagged, is_member)
     tn, fp, fn, tp = confusion_matrix(is_member, flagged, labels=[False, True]).ravel()
     assert (table.tp, table.fn, table.fp, table.tn) == (tp, fn, fp, tn)
     assert table.accuracy.value == pytest.approx(accuracy_score(is_member, flagged))
@@ -80,7 +80,7 @@ def test_f1_interval_equals_a_plain_bootstrap_over_names() -> None:
     f1 = []
     for _ in range(2000):
         rows = np.concatenate([rng.integers(0, 130, 130), rng.integers(130, 260, 130)])
-        f1.append(confusion(flagged[rows], is_member[rows]).f1)
+        f1.append(count_confusion(flagged[rows], is_member[rows]).f1)
     interval = f1_interval(table, seed=1)
     assert interval.value == pytest.approx(0.4)
     assert [interval.low, interval.high] == pytest.approx(
@@ -122,7 +122,7 @@ def test_rules_and_undecided_names_are_counted_by_hand() -> None:
     # Errors of 0.1 and ten blocks: what lies within 0.226 of zero is undecided.
     value = np.array([3.0, 0.2, -0.1, 2.5, -0.2, 0.1])
     attack = scored_by(listed, residual=value, difference=value, general_mean_log=value)
-    strata = membership_metrics(attack, seed=1)["strata"]
+    strata = measure_membership(attack, seed=1)["strata"]
     assert list(strata) == ["all", "given"]
     rule = strata["all"]["rules"]["difference_above_zero"]
     assert (rule["confusion"], rule["n_undecided"]) == (Confusion(tp=2, fn=1, fp=1, tn=1), 3)
@@ -150,7 +150,7 @@ def names_of(roles: list[str], *, n_controls: int = 4) -> Candidates:
 
 def measured(names: Candidates, score: np.ndarray) -> list[dict[str, Any]]:
     attack = scored_by(names, residual=score, general_mean_log=-score)
-    return measures_by_role(attack, score > 2, general_flag=-score > 2)
+    return measure_by_role(attack, score > 2, general_flag=-score > 2)
 
 
 def test_each_role_is_ranked_against_the_same_controls_by_hand() -> None:
@@ -228,7 +228,7 @@ def test_a_file_with_one_kind_of_rows_is_refused_in_words(
 
 
 def exposed(scores: Any, **more: Any) -> dict[str, Any]:
-    measures = exposure(scores, seed=1, **more)
+    measures = measure_exposure(scores, seed=1, **more)
     assert measures is not None
     return measures
 

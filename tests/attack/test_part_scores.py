@@ -12,8 +12,8 @@ from audit.attack.scores import (
     SCORES,
     NameParts,
     Sums,
-    name_parts,
-    part_residuals,
+    compute_residuals,
+    describe_parts,
 )
 from audit.names.candidates import make_candidates
 from audit.names.pools import NamePool
@@ -76,7 +76,7 @@ def slow(hospital: np.ndarray, general: np.ndarray, parts: NameParts) -> list[An
 def test_residuals_equal_the_slow_reference(n: int, n_unknown: int, roles: int) -> None:
     parts = parts_of(n, n_unknown=n_unknown, roles=roles)
     hospital, general = evidence(parts)
-    residuals = part_residuals(hospital, general, parts=parts)
+    residuals = compute_residuals(hospital, general, parts=parts)
     expected = [residual for residual, _ in slow(hospital, general, parts)]
     assert np.isfinite(residuals).all()
     np.testing.assert_allclose(residuals, expected, rtol=1e-7, atol=1e-9)
@@ -88,7 +88,7 @@ def test_nothing_was_added_is_zero_and_of_less_than_two_known_parts_nothing_is_s
 ) -> None:
     parts = parts_of(n_known + 5, n_unknown=5, roles=1)
     zero = np.zeros(n_known + 5)
-    residuals = part_residuals(zero, zero, parts=parts)
+    residuals = compute_residuals(zero, zero, parts=parts)
     np.testing.assert_array_equal(residuals, np.full(n_known + 5, expected))
 
 
@@ -125,7 +125,7 @@ def test_parts_are_described_by_what_the_generator_says_of_them() -> None:
     )
     columns = np.array([(0, 1), (2, 1), (-1, 3), (0, 4), (5, 1), (-1, -1)])
     n_pieces = np.array([(1, 2), (3, 2), (0, 4), (1, 1), (2, 2), (9, 9)])
-    parts = name_parts(names, columns=columns, n_pieces=n_pieces, pool=pool)
+    parts = describe_parts(names, columns=columns, n_pieces=n_pieces, pool=pool)
     # Zoe and Quux count as the generator's rarest first and last name.
     shares = [0.6, 0.75, 0.1, 0.25, 0.25, 0.3]
     np.testing.assert_allclose(parts.log_share, np.log(shares))

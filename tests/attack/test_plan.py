@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from audit.attack import scenarios
-from audit.attack.cohort import controls_for_group
-from audit.attack.plan import EVIDENCE, control_needs, make_plan
+from audit.attack.cohort import count_group_controls
+from audit.attack.plan import EVIDENCE, list_control_needs, make_plan
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scenarios import add_references
 from audit.cli import parsed
@@ -119,10 +119,10 @@ def test_a_plan_says_how_many_controls_are_needed_beside_those_that_take_part(
         names = [(f"{kind}{i}", f"Lee{i}") for i in range(n)]
         listed += make_candidates(names, is_member=False, control_kind=kind)
     request = request_of(models, 1, 10).with_(candidates=listed.with_source(source))
-    needs = control_needs(request)
+    needs = list_control_needs(request)
     assert [need.n_people for need in needs] == [None, 1, 10]  # no thirty of twenty
     assert [need.n_available for need in needs] == n_available
-    assert [need.n_needed for need in needs] == [controls_for_group(20), 399, 39]
+    assert [need.n_needed for need in needs] == [count_group_controls(20), 399, 39]
     assert [need.is_met for need in needs] == [False] + [source not in OF_HOSPITAL] * 2
 
 

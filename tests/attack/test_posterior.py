@@ -14,7 +14,12 @@ import pytest
 import torch
 from scipy import stats
 
-from audit.attack.posterior import PosteriorShard, chain_shard, draw_inputs, posterior_shard
+from audit.attack.posterior import (
+    PosteriorShard,
+    draw_inputs,
+    make_chain_shard,
+    make_posterior_shard,
+)
 from audit.attack.prompts import PosteriorTask
 from audit.models.forward import Forward
 from audit.models.load import load_model
@@ -33,7 +38,7 @@ from tests.reference_masking import (
 )
 from tests.table_model import TableModel, compatible_table
 
-SHARDS = {"inputs": posterior_shard, "chain inputs": chain_shard}
+SHARDS = {"inputs": make_posterior_shard, "chain inputs": make_chain_shard}
 
 
 def run(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.prompts import index_kinds, part_columns, passage_kind, passage_templates
+from audit.attack.prompts import index_kinds, make_templates, part_columns, passage_kind
 from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.names.candidates import make_candidates
@@ -181,7 +181,7 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
 def test_what_is_cut_is_farthest_from_the_name(
     bert: Any, left: str, right: str, kept_left: str, kept_right: str
 ) -> None:
-    (template,) = passage_templates(
+    (template,) = make_templates(
         [passage(left, right)], tokenizer=bert, max_tokens=12, n_name_tokens=2
     )
     assert template.left == (bert.cls_token_id, *token_ids(bert, kept_left))
@@ -195,7 +195,7 @@ def test_a_row_never_exceeds_the_limit_and_nothing_is_cut_without_need(
 ) -> None:
     max_tokens = 10 + n_name + spare
     long_passage = passage("the " * n_left, " was" * n_right)
-    (template,) = passage_templates(
+    (template,) = make_templates(
         [long_passage], tokenizer=bert, max_tokens=max_tokens, n_name_tokens=n_name
     )
     ids, positions = template.ids((n_name, 0), mask=bert.mask_token_id)
@@ -208,7 +208,7 @@ def test_a_row_never_exceeds_the_limit_and_nothing_is_cut_without_need(
 
 def test_too_little_room_is_refused_with_the_setting_to_change(bert: Any) -> None:
     passages = [passage("the ", " was seen")]
-    assert passage_templates(passages, tokenizer=bert, max_tokens=12, n_name_tokens=2)
+    assert make_templates(passages, tokenizer=bert, max_tokens=12, n_name_tokens=2)
     with pytest.raises(AuditError, match="no room") as refused:
-        passage_templates(passages, tokenizer=bert, max_tokens=11, n_name_tokens=2)
+        make_templates(passages, tokenizer=bert, max_tokens=11, n_name_tokens=2)
     assert refused.value.where == "max_tokens"

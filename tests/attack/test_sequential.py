@@ -11,11 +11,11 @@ import pytest
 from audit.attack import judgement
 from audit.attack.decisions import ComparisonPool, decide
 from audit.attack.evidence import look_sizes
-from audit.attack.judgement import settled_names
+from audit.attack.judgement import find_settled_names
 from audit.attack.scores import (
     NameParts,
-    part_residuals,
-    residual_errors,
+    compute_residual_errors,
+    compute_residuals,
     soft_minimum,
 )
 from audit.names.candidates import Candidates, make_candidates
@@ -78,7 +78,7 @@ class World:
 
     def flags(self) -> BoolArray:
         """The decision of each listed name, as an audit makes it."""
-        residual = part_residuals(self.hospital, self.general, parts=PARTS)
+        residual = compute_residuals(self.hospital, self.general, parts=PARTS)
         score = soft_minimum(*PARTS.pairs(residual))
         n_references = len(score) - N_LISTED
         return decide(
@@ -98,8 +98,8 @@ def run(world: World, n_total: int, rng: np.random.Generator) -> tuple[int, Bool
     for n in looks[:-1]:
         counts = np.bincount(assign_blocks(0, n))
         sums = {name: block[: len(counts)] for name, block in all_sums.items()}
-        settled = settled_names(
-            residual_errors(sums, counts=counts, parts=PARTS),
+        settled = find_settled_names(
+            compute_residual_errors(sums, counts=counts, parts=PARTS),
             counts=counts,
             listed=LISTED,
             parts=PARTS,
@@ -147,7 +147,7 @@ def test_wrong_ends_stay_below_the_stated_rate():
 
 def test_who_is_settled_hangs_on_the_error():
     world = World.draw(np.random.default_rng(3))
-    residual = part_residuals(world.hospital, world.general, parts=PARTS)
+    residual = compute_residuals(world.hospital, world.general, parts=PARTS)
     arguments = {
         "counts": np.full(50, 20),
         "listed": LISTED,
@@ -157,13 +157,13 @@ def test_who_is_settled_hangs_on_the_error():
         "source": "invented",
     }
     n_settled = [
-        settled_names(np.stack([residual, np.full_like(residual, error)]), **arguments).sum()
+        find_settled_names(np.stack([residual, np.full_like(residual, error)]), **arguments).sum()
         for error in (0.0, 0.02, 0.1, 1.0)
     ]
     assert n_settled[0] == N_LISTED and n_settled == sorted(n_settled, reverse=True)
     assert n_settled[-1] < N_LISTED - world.flags().sum() / 2
     unknown = np.stack([residual, np.full_like(residual, np.nan)])
-    assert not settled_names(unknown, **arguments).any()
+    assert not find_settled_names(unknown, **arguments).any()
 
 
 # --- a whole audit ---

@@ -12,7 +12,7 @@ import pytest
 
 from audit import shards
 from audit.attack import evidence
-from audit.attack.plan import phases
+from audit.attack.plan import list_phases
 from audit.cli import main
 from audit.errors import AuditCancelled, AuditError
 from audit.executor import executor_of
@@ -189,10 +189,10 @@ def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, s
 
 def test_a_worker_refuses_what_it_would_file_under_a_wrong_key(models, shard_kinds):
     request = request_of(models, 1)
-    meter = Meter(phases(request), listener=quiet)
+    meter = Meter(list_phases(request), listener=quiet)
     setup = prepare_attack(request)
     source = setup.source("general", "generation", store=None, meter=meter)
-    order, *_ = evidence.shard_orders(source, setup.task, kind="generation", n_total=100)
+    order, *_ = evidence.list_shard_orders(source, setup.task, kind="generation", n_total=100)
     for changes, match in (
         ({"backend": order.backend | {"torch": "0.0"}}, "torch is .* instead of 0.0"),
         ({"folder": models.hospital}, "another model"),

@@ -109,7 +109,7 @@ def test_operations_are_those_of_the_model(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "shard"), [("generation", "generate_shard"), ("posterior", "posterior_shard")]
+    ("what", "shard"), [("generation", "generate_shard"), ("posterior", "make_posterior_shard")]
 )
 def test_a_slower_product_has_a_lower_ratio(run, monkeypatch, what, shard):
     before = measured(run, what)["ratio"]
@@ -142,7 +142,7 @@ def test_a_product_that_says_something_else_is_seen(run, monkeypatch, what):
 
 def test_time_is_told_by_who_spent_it():
     settings = BenchSettings(n_layers=1, width=64, n_vocabulary=512)
-    forward = Forward(attacks.random_model(settings))
+    forward = Forward(attacks.make_random_model(settings))
     ids = torch.full((64, 32), 200)
     with sampled() as spent:
         began = time.process_time()

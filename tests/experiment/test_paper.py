@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 from audit.attack import metrics
 from audit.attack.decisions import Confusion, to_json
-from audit.attack.metrics import membership_metrics
+from audit.attack.metrics import measure_membership
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.cli import main
 from audit.corpus.examine import Examination
@@ -157,7 +157,7 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         scenario=scenario,
     )
     measured = replace(measured, popularity=popularity)
-    measures = to_json(membership_metrics(measured, seed=0))
+    measures = to_json(measure_membership(measured, seed=0))
     for stratum in measures["strata"].values():
         stratum["scores"] = {name: stratum["scores"][name] for name in SCORES[scenario]}
     columns: dict[str, list[Any]] = {

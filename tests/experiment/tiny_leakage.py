@@ -19,9 +19,9 @@ from audit.experiment.leakage import (
     HospitalNotes,
     LeakageTables,
     LeakageTask,
-    arm_row,
-    leak_rows,
+    make_arm_row,
     read_hospital_notes,
+    yield_leak_rows,
 )
 from audit.notes.spans import Span, build_document
 from audit.training.config import LossPoint
@@ -72,7 +72,7 @@ def result(arm: Arm, *, is_exposed: Sequence[bool], scores: Sequence[float]) -> 
     )
     counts = {"identifier": (n, n - sum(is_exposed), 0, 0), "quasi_identifier": (3, 2, 30, 20)}
     points = tuple(LossPoint(step=step, loss=loss, seconds=0) for step, loss in ((5, 2), (10, 1)))
-    row = arm_row(
+    row = make_arm_row(
         arm,
         is_exposed=np.array(is_exposed),
         coverage_counts=CoverageCounts(counts, 100, 30, 10),
@@ -97,5 +97,5 @@ def tiny_tables(order: LeakageTask | None = None) -> LeakageTables:
         n_notes=12,
         n_patients=4,
         arms=tuple(arm.row for arm in arms),
-        leaks=tuple(leak_rows(arms, seed=0)),
+        leaks=tuple(yield_leak_rows(arms, seed=0)),
     )

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from audit.attack.metrics import GENERAL_ALONE
-from audit.attack.scores import scores_of
+from audit.attack.scores import list_scores
 from audit.report.threshold import (
     RankedNames,
     ScoreAxis,
@@ -96,7 +96,7 @@ def test_useful_thresholds_by_hand() -> None:
 def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
     report = REPORTS[scenario]
     codes = score_codes(report)
-    columns = {kind.name: kind.column or kind.name for kind in scores_of(scenario)}
+    columns = {kind.name: kind.column or kind.name for kind in list_scores(scenario)}
     general = {1: "general_product", 2: "general_mean_log"}[scenario]
     columns |= {GENERAL_ALONE: general, "popularity": "popularity"}
     assert (codes[0], codes[-2:]) == (report.fixed_score, (GENERAL_ALONE, "popularity"))
