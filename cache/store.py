@@ -45,8 +45,6 @@ __all__ = ["JSON", "Store", "StoreError", "Stored", "content_key", "private_data
 T = TypeVar("T")
 DATABASE = "cache.db"
 _VALUES, _INDEX, _ENDING = "values", "index", ".val"
-_OLD_FOLDERS = "[0-9a-f][0-9a-f]"
-"""Until version 1.0 values had random names, in folders beside the index."""
 # What diskcache raises over a damaged database is of many kinds, since it trusts what it reads.
 _DAMAGE = (sqlite3.Error, TypeError, LookupError, AttributeError)
 # These are troubles of the machine: the database may well be whole.
@@ -84,9 +82,12 @@ class Store:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
                 self.directory.chmod(0o700)
-            if (self.directory / DATABASE).exists():
-                with self._locked():
-                    self._move_old()
+        if (self.directory / DATABASE).exists():
+            raise StoreError(
+                "An older version of the program kept these results.",
+                where=str(self.directory),
+                do="Export them with that version, then use another data directory.",
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -201,17 +202,6 @@ class Store:
         making.rename(folder)
         with closing(_Index(folder)) as index:
             return operation(index)
-
-    def _move_old(self) -> None:
-        """Give values of the old layout their new names; the newest of a key is the last."""
-        shutil.rmtree(self.directory / _INDEX, ignore_errors=True)
-        paths = self.directory.glob(f"{_OLD_FOLDERS}/*{_ENDING}")
-        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
-            with suppress(ValueError):  # what is damaged stays where it is
-                new = self._path(unseal(path.read_bytes())[0])
-                _make_folder(new.parent)
-                path.rename(new)
-        (self.directory / DATABASE).unlink()  # what says that this is an old store is the last
 
     def _path(self, key: str) -> Path:
         check_key(key)

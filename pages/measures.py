@@ -25,17 +25,10 @@ _FLAGS = ["is_flagged", "is_flagged_other"]
 _PAIRED = ["number", "name", "kind", "score", "q", _FLAGS[0], "score_other", "q_other", _FLAGS[1]]
 """Columns of the names of two audits."""
 _RATES = ("f1", "accuracy", "recall", "precision")
-_OLD = {"tables": "paper", "roc": "threshold", **dict.fromkeys(measure_checks.CHECKS, "checks")}
-"""View of before, as links name it -> the view that has taken its place."""
 
 
 def page(say: Words, audit: KeptAudit) -> None:
     """Draw the page."""
-    asked = st.query_params.get("tab", "")
-    if asked in _OLD:
-        st.query_params["tab"] = _OLD[asked]
-    if asked in measure_checks.CHECKS:
-        st.query_params["check"] = asked
     tab = choose(say, "measures_tab", tuple(_VIEWS))
     remark(say, f"measures_below_{tab}")
     _VIEWS[tab](say, cached.report(audit.digest))

@@ -125,18 +125,16 @@ def _path(job_id: str) -> Path:
 
 
 FILE = "jobs.sqlite3"
-_VERSION = 1
+_VERSION = 2
 _BUSY_SECONDS = 20
 _ACTIVE, _RESUMABLE = str(ACTIVE), str(RESUMABLE)
-_UNUSED = ("updated", "part")
-"""Columns that older versions fill."""
 _COLUMNS = """
     job_id text primary key, kind text not null, label text not null, scenario integer not null,
     device text not null, question text not null, state text not null, phase text not null,
     share real not null, seconds_left real, created text not null, started text not null,
-    finished text not null, updated text not null, n_attempts integer not null,
+    finished text not null, n_attempts integer not null,
     is_cancel_wanted integer not null, runner text not null, failure text not null,
-    result text not null, owner text not null, part text not null, turn integer not null
+    result text not null, owner text not null, turn integer not null
 """
 _BEFORE = """
     case when state = 'queued' then (
@@ -181,7 +179,6 @@ def insert(
         failure="",
         result=json.dumps(result),
         owner=owner,
-        **dict.fromkeys(_UNUSED, ""),
     )
     places = ", ".join(f":{name}" for name in values)
     n_added = _done(
@@ -385,6 +382,11 @@ def _make(table: sqlite3.Connection) -> None:
         raise AuditError(
             "The list of jobs was written by a newer version of the program.",
             do="Use that version, or another data directory.",
+        )
+    if 0 < _version(table) < _VERSION:
+        raise AuditError(
+            "The list of jobs was written by an older version of the program.",
+            do="Export its audits with that version, then use another data directory.",
         )
     # Two processes that change the journal at once would both be told that the table is locked.
     with table_lock():

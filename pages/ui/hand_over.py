@@ -22,7 +22,7 @@ from pages.ui.access import is_revealed, may, may_or_say
 from pages.ui.blocks import day, plain
 from pages.ui.form import act, choose, tick
 from pages.ui.section import Place, head, refusals, remark
-from pages.ui.state import LANGUAGES, OLD, Words, language, mark_unsaved
+from pages.ui.state import LANGUAGES, Words, language, mark_unsaved
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
@@ -282,7 +282,7 @@ def _told(say: Words, entry: LogEntry) -> str:
 def _detail(say: Words, name: str, value: int | str) -> str:
     """Return one code or count of a log line, in words where there are words."""
     keys = {
-        "page": f"{OLD.get(str(value), (value,))[0]}_link",
+        "page": f"{value}_link",
         "names": f"report_form_{value}",
         "n_names": "log_names",
         "reason": f"reveal_reason_{value}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import streamlit as st
@@ -84,16 +83,15 @@ def main() -> None:
         st.caption(words.text("stays_here"))
     warn_of_open_secrets(words)
     name = page.url_path or "verdict"
-    if name not in state.OLD:
-        st.query_params["lang"] = words.language
-        if audit:
-            st.query_params["audit"] = audit[:12]
-        note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
-        if shown and shown.is_demo and name in OF_ONE_AUDIT:
-            st.html(
-                f'<p class="ka-ribbon" role="note"><strong>{words.html("demo_ribbon")}</strong> '
-                f"<span>{words.html('is_demo')}</span></p>"
-            )
+    st.query_params["lang"] = words.language
+    if audit:
+        st.query_params["audit"] = audit[:12]
+    note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
+    if shown and shown.is_demo and name in OF_ONE_AUDIT:
+        st.html(
+            f'<p class="ka-ribbon" role="note"><strong>{words.html("demo_ribbon")}</strong> '
+            f"<span>{words.html('is_demo')}</span></p>"
+        )
     page.run()
 
 
@@ -111,26 +109,17 @@ def _navigation(words: Words) -> st.Page:
         for name in (*PAGES, *HIDDEN)
     }
     state.keep_pages(pages)
-    led = {"verdict": ("verdict", {}), **state.OLD}
-    aliases = [
-        st.Page(_lead(to, where), title=words.text(f"{to}_link"), url_path=old, visibility="hidden")
-        for old, (to, where) in led.items()
-    ]
-    return st.navigation([*pages.values(), *aliases], expanded=True)
+    alias = st.Page(
+        _open_verdict, title=words.text("verdict_link"), url_path="verdict", visibility="hidden"
+    )
+    return st.navigation([*pages.values(), alias], expanded=True)
 
 
-def _lead(to: str, where: Mapping[str, str]) -> Callable[[], None]:
-    """Return a page that leads on, with what its link carried."""
-
-    def lead() -> None:
-        kept = {key: st.query_params[key] for key in st.query_params if key != "lang"}
-        if "tab" in where and "view" in kept:  # of corpora and measurements, which share a page now
-            kept["show"] = kept.pop("view")
-        if "leakage" in kept:
-            state.go_to("workshop", **{**kept, "tab": "leakage"})
-        state.go_to(to, **{**where, **kept})
-
-    return lead
+def _open_verdict() -> None:
+    """Open the first page, with all that its link carries."""
+    state.go_to(
+        "verdict", **{key: st.query_params[key] for key in st.query_params if key != "lang"}
+    )
 
 
 def _audit_picker(words: Words) -> KeptAudit | None:

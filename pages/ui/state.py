@@ -15,17 +15,6 @@ import streamlit as st
 from audit import words as words_files
 from audit.words import LANGUAGES, Words
 
-OLD: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "overview": ("verdict", {}),
-    "documents": ("names", {"tab": "documents"}),
-    "setup": ("audit", {}),
-    "report": ("verdict", {"report": "true"}),
-    "run": ("audit", {}),
-    "corpus": ("workshop", {"tab": "corpus"}),
-    "deid_measures": ("deidentify", {"tab": "measures"}),
-    "train": ("workshop", {"tab": "training"}),
-}
-"""Address of before -> the page that has taken its place, and where on it."""
 _PAGES = "pages"
 _FOLDER = Path(__file__).resolve().parent / "words"
 """One folder a language, in it one file a page, and `shared.json`."""

@@ -134,19 +134,10 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(store, monkeypatch):
     assert not [*store.directory.rglob("*.part")]
 
 
-def test_values_of_the_old_layout_get_their_new_names(store):
-    old = store.directory / "ab"
-    old.mkdir()
-    for n, record in enumerate(("older", "newer")):
-        store.put_record("demo/digests", record)
-        the_file(store).rename(old / f"{n:030x}.val")
-        os.utime(old / f"{n:030x}.val", (n, n))
-    (old / f"{2:030x}.val").write_bytes(b"damaged")
-    (store.directory / "cache.db").write_bytes(b"an index that nobody needs")
-    for _ in range(2):
-        again = Store(store.directory)
-        assert again.keys() == ("demo/digests",) and again.n_corrupt == 0
-        assert again.get_record("demo/digests") == "newer"
+def test_a_store_of_an_older_version_is_refused(store):
+    (store.directory / "cache.db").write_bytes(b"an index in the place of older versions")
+    with pytest.raises(StoreError, match="Export them with that version"):
+        Store(store.directory)
 
 
 def mutate(directory: Path, rng: random.Random) -> None:

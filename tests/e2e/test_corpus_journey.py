@@ -93,7 +93,7 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
         expect(page.locator(f".st-key-audit_{card}")).to_contain_text(SAY.text("step_ready"))
     start(page, n_inputs=200)
     expect(page.locator(".ka-verdict").first).to_contain_text("Hospital of ward 7 against general")
-    page.goto(f"{url}/measures?tab=canaries")
+    page.goto(f"{url}/measures?tab=checks&check=canaries")
     expect(chart(page, "measures_canaries")).to_be_visible()
     is_whole(page)
 
@@ -129,7 +129,7 @@ def look_at_corpus(page: Any) -> None:
 def test_markup_in_a_file_name_and_a_note_is_shown_as_it_is(
     serve: Callable[[Path], str], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    page = visit(f"{serve(tmp_path / 'home')}/corpus?lang=ja")
+    page = visit(f"{serve(tmp_path / 'home')}/workshop?tab=corpus&lang=ja")
     choose(page, "pick_notes", option=MARKUP)
     texts = page.locator(".ka-document")
     expect(texts).to_have_count(2)

@@ -71,7 +71,7 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     expect(page.locator(".ka-verdict").first).to_contain_text("hospital-40 against general")
     digest = page.url.split("audit=")[1][:12]
 
-    page.goto(f"{server.url}/report?audit={digest}")
+    page.goto(f"{server.url}/?audit={digest}&report=true")
     expect(page.locator(".st-key-report_preview")).to_be_visible()
     preview = page.frame_locator(".st-key-report_preview iframe").locator("body")
     expect(preview).to_contain_text(digest)

@@ -43,7 +43,7 @@ def test_a_deep_link_first_on_a_fresh_server_is_shown_by_the_router(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
 ) -> None:
     report = demo["generation"]
-    page = visit(f"{demo_server}/overview?audit={report.digest[:12]}&lang=ja")
+    page = visit(f"{demo_server}/verdict?audit={report.digest[:12]}&lang=ja")
     sidebar = page.get_by_test_id("stSidebar")
     expect(sidebar.get_by_role("radio", name="日本語")).to_be_checked()
     expect(page.get_by_role("heading", name=JA.text("verdict_title"), exact=True)).to_be_visible()
@@ -51,10 +51,10 @@ def test_a_deep_link_first_on_a_fresh_server_is_shown_by_the_router(
     assert page.evaluate("document.documentElement.lang") == "ja"
 
 
-def test_the_old_address_of_the_report_opens_it_and_what_is_unfolded_is_in_the_link(
+def test_a_link_opens_the_report_and_holds_what_is_unfolded(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
 ) -> None:
-    page = visit(f"{demo_server}/report?audit={demo['masked_lm'].digest[:12]}")
+    page = visit(f"{demo_server}/?audit={demo['masked_lm'].digest[:12]}&report=true")
     inside = page.frame_locator(".st-key-report_preview iframe").locator("body")
     expect(inside).to_contain_text(demo["masked_lm"].verdict.in_short("en"))
     unfold(page, "numbers")

@@ -166,11 +166,16 @@ def test_auto_is_the_gpu_where_there_is_one(tmp_path, monkeypatch):
     assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
-def test_a_table_of_a_newer_version_or_that_cannot_be_used_is_told_plainly(monkeypatch):
+@pytest.mark.parametrize(("version", "message"), [(-1, "a newer version"), (1, "an older version")])
+def test_a_table_of_another_version_is_refused(monkeypatch, version, message):
     add()
-    monkeypatch.setattr(table, "_VERSION", 0)
-    with pytest.raises(AuditError, match="newer version"):
+    monkeypatch.setattr(table, "_VERSION", table._VERSION + version)
+    with pytest.raises(AuditError, match=message):
         service.jobs()
+
+
+def test_a_table_that_cannot_be_used_is_refused():
+    add()
     (jobs_dir() / table.FILE).write_bytes(b"no database" * 500)
     with pytest.raises(AuditError, match="list of jobs cannot be read or written"):
         service.jobs()

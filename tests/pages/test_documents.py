@@ -6,7 +6,6 @@ import pytest
 
 from audit.notes.passages import Passage
 from audit.report.report import AuditReport
-from pages.ui.state import OLD
 from tests.pages.make_reports import MEMBERS, keep, make_inspection, make_report
 from tests.pages.screen import HOSTILE, downloads, open_page, parameter, press, texts, widget
 
@@ -34,7 +33,6 @@ def generated() -> AuditReport:
 
 
 def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditReport) -> None:
-    assert OLD["documents"] == ("names", {"tab": "documents"})
     app = open_page("names", tab="documents")
     shown = texts(app)
     assert "S*** W***<small>full name of P-0004" in shown

@@ -43,24 +43,6 @@ def test_every_view_opens_from_its_link(
     assert parameter(app, "tab") == tab
 
 
-OLD = {"tables": "paper/rules", "roc": "threshold/roc", "compare": "compare/verdicts"} | {
-    check: f"checks/{check}" for check in ("calibration", "curve", "canaries", "references")
-}
-
-
-@pytest.mark.parametrize("old", OLD)
-def test_links_of_before_lead_to_what_they_named(old: str) -> None:
-    tab, first = OLD[old].split("/")
-    own, other = make_reference_reports("general", "better", names=make_special_names())
-    keep(own, other)
-    app = open_page("measures", audit=own.digest[:12], tab=old)
-    assert (parameter(app, "tab"), app.segmented_control(key="choice_tab").value) == (tab, tab)
-    shown = texts(app)
-    headings = [part.split("<")[0] for part in shown.split('<h2 class="ka-heading">')[1:]]
-    assert headings[0] == SAY.html(f"measures_{first}")
-    assert SAY.html("measures_missing") not in shown
-
-
 def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(reports: Reports) -> None:
     nonsense = {"tab": "<b>", "score": "evil", "stratum": "evil", "t": "nan", "other": "evil"}
     assert "evil" not in texts(open_page("measures", **nonsense))
@@ -260,7 +242,9 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
     special: AuditReport, language: str
 ) -> None:
     keep(special)
-    app = open_page("measures", audit=special.digest[:12], tab="canaries", lang=language)
+    app = open_page(
+        "measures", audit=special.digest[:12], tab="checks", check="canaries", lang=language
+    )
     record = special.details.canaries
     assert record is not None and record.sentence(language) in texts(app)
     fixed = record.scores[special.fixed_score]
@@ -286,7 +270,7 @@ def test_references_are_set_beside_the_own_audit() -> None:
     own, *older, other = make_reference_reports(*names)
     stranger = make_report(2, hospital="elsewhere", general="general-x")
     keep(own, *older, other, stranger.changed(question={"scenario": 2}))
-    shown = texts(open_page("measures", audit=own.digest[:12], tab="references"))
+    shown = texts(open_page("measures", audit=own.digest[:12], tab="checks", check="references"))
     assert "better ![x]" in shown and "<img src=x>" not in shown
     for report in (own, other):
         auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value

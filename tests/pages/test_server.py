@@ -185,7 +185,7 @@ def test_what_the_server_counts_is_nobodys_to_read(server: Server, path: str) ->
     assert server.answer(path)[0] == 404
 
 
-@pytest.mark.parametrize("path", ["/", "/overview", "/_stcore/health", "/_stcore/metrics"])
+@pytest.mark.parametrize("path", ["/", "/names", "/_stcore/health", "/_stcore/metrics"])
 def test_every_answer_carries_each_security_header_once(server: Server, path: str) -> None:
     wanted = security_headers()
     found = [(name, value) for name, value in server.answer(path)[1] if name in wanted]
