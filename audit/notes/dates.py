@@ -1,4 +1,4 @@
-"""Dates: those of a patient moved by one interval; the forms in which Japanese notes have them."""
+"""Move all dates of a patient by one interval, and write dates in the forms of Japanese notes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 FIRST_DAY = date(2000, 1, 1)
 LAST_DAY = date(2019, 12, 31)
 _DAYS_PER_YEAR = 365.2425
-# MIMIC-III writes the birth of who is over 89 three hundred years before the admission.
+# MIMIC-III dates the birth of a patient over 89 three hundred years before the admission.
 _MARKED_YEARS = 150
 _MARK_YEARS = 300
 _OLDEST_YEARS = 91
@@ -25,20 +25,20 @@ MONTHS = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """How a patient's dates move: `n_days` later, which is `n_years` but for a few days."""
+    """The shift of a patient's dates: `n_days`, which differs from `n_years` by a few days."""
 
     n_days: int
     n_years: int
 
     def move(self, day: date) -> date:
-        """Return a day moved; ValueError or OverflowError where the calendar ends."""
+        """Return the moved day; raise ValueError or OverflowError where the calendar ends."""
         return day + timedelta(days=self.n_days)
 
 
 def choose_interval(first: date, last: date, *, draw: int) -> Interval:
-    """Return an interval that brings `first` to `last` into 2000-2019, if they fit into 20 years.
+    """Return an interval that moves the days `first` to `last` into 2000-2019.
 
-    Where they do not fit, the first day comes into 2000 or 2001.
+    If they do not fit into these 20 years, the interval moves the first day into 2000 or 2001.
     """
     lowest, highest = (
         a.toordinal() - b.toordinal() for a, b in ((FIRST_DAY, first), (LAST_DAY, last))
@@ -58,10 +58,10 @@ def _round_to_weeks(n_years: int) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class DateContext:
-    """What a date's new text depends on beside the date.
+    """Everything but the date itself that determines its new text.
 
-    `near` is the note's own date as the source has it: it gives the year where a date has none.
-    `draw` is a number for this date, for forms that do not say which day it was.
+    `near` is the note's own date in the source; it gives the year of dates that have none.
+    `draw` is a number drawn for this date; it is used where the form does not name the day.
     """
 
     interval: Interval
@@ -70,7 +70,7 @@ class DateContext:
 
 
 def replace_date(content: str, category: str, *, number: str, context: DateContext) -> str:
-    """Return the text for a date placeholder, whose parts are as in `Placeholder`."""
+    """Return the new text of a date placeholder; the arguments are parts of a `Placeholder`."""
     if content.startswith(("-", "/", *"0123456789")):
         return _move_numbers(content, context)
     words = category.lower()
@@ -94,7 +94,7 @@ def _move_numbers(content: str, context: DateContext) -> str:
 
 @lru_cache(maxsize=10_000)
 def _parse_numbers(content: str) -> tuple[dict[str, int], str]:
-    """Return year, month and day as far as they are there, and the form in which they stand."""
+    """Return those of year, month and day that the content has, and a format string for them."""
     numbers = _NUMBER.findall(content)
     roles = _assign_roles(numbers)
     is_short = "y" in roles and len(numbers[roles.index("y")]) <= 2
@@ -107,7 +107,7 @@ def _parse_numbers(content: str) -> tuple[dict[str, int], str]:
 
 
 def _assign_roles(numbers: list[str]) -> str:
-    """Return "y", "m", "d" in the order in which the numbers stand."""
+    """Return the letters "y", "m" and "d" in the order of the numbers."""
     if len(numbers[0]) > 2:
         return "ymd"[: len(numbers)]
     if len(numbers) == 1:
@@ -144,7 +144,7 @@ def _move_parts(numbers: dict[str, int], is_short: bool, context: DateContext) -
 
 
 def _move_month(month: int, number: str, context: DateContext) -> str:
-    # "January 2150" holds a year, "January 12" a day; any other number only tells places apart.
+    # "January 2150" holds a year, "January 12" a day; any other number only distinguishes dates.
     value = int(number) if number.isdigit() else 0
     if 1700 <= value <= 2400:
         moved = _move_parts({"m": month, "y": value}, False, context)
@@ -178,7 +178,7 @@ def _format_range(words: str, last: date, *, draw: int) -> str:
 
 
 def parse_day(text: str) -> date | None:
-    """Return the day at the start of "2151-08-04 12:00:00"; None where there is none."""
+    """Return the day at the start of a text ("2151-08-04 12:00:00"); None if there is none."""
     try:
         return date.fromisoformat(text[:10])
     except ValueError:
@@ -200,7 +200,7 @@ _YEAR_MONTH = re.compile(r"(\d{4})(?:[-/](\d{1,2}))?")
 
 
 def find_era_year(day: date) -> tuple[str, str, int]:
-    """Return the era's name, its letter, and the year in it, from 1."""
+    """Return the name of a day's era, its letter, and the year within the era, from 1."""
     for first, name, letter in ERAS:
         if day >= first:
             return name, letter, day.year - first.year + 1
@@ -208,7 +208,7 @@ def find_era_year(day: date) -> tuple[str, str, int]:
 
 
 def format_date(day: date, *, style: str) -> str:
-    """Return a day in one of `STYLES`; before the Meiji era always with the western year."""
+    """Write a day in one of `STYLES`; a day before the Meiji era always has the western year."""
     western = f"{day.year}年{day.month}月{day.day}日"
     if style in ("era", "letter") and day >= ERAS[-1][0]:
         name, letter, year = find_era_year(day)
@@ -224,9 +224,9 @@ def format_date(day: date, *, style: str) -> str:
 
 
 def format_japanese_date(numbers: str, *, style: str) -> str:
-    """Return a date that is written in numbers ("2011-8-4", "8/4", "2011") as Japanese has it.
+    """Write a date of numbers ("2011-8-4", "8/4", "2011") in Japanese.
 
-    What is no such date stays as it is.
+    Any other text is returned unchanged.
     """
     if match := _YEAR_MONTH.fullmatch(numbers):
         return f"{match[1]}年{int(match[2])}月" if match[2] else f"{match[1]}年"

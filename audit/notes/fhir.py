@@ -1,9 +1,9 @@
-"""Notes out of FHIR in JSON: the texts of resources, and what other fields know of people.
+"""Read notes from FHIR in JSON: the texts of resources, and the people in their other fields.
 
-Comes in: a resource, a Bundle, a list of resources, or one of these a line (NDJSON). Goes out: a
-note for each resource that has a text, and people: names, telephones, addresses, identifiers and
-birth dates, out of the fields that are made for them. Only texts become notes, so that whatever
-stands in a name field is left out of them with certainty.
+Input: a resource, a Bundle, a list of resources, or one of these per line (NDJSON). Output: a note
+for each resource that has a text, and people with the names, telephones, addresses, identifiers and
+birth dates of the fields for them. Only texts become notes, so the content of a name field is
+certain to be left out of them.
 
 Source: HL7 FHIR R4: Narrative, Annotation, Attachment, HumanName, ContactPoint, Address.
 """
@@ -28,7 +28,7 @@ from audit.tables import RowNote
 from audit.text import MAX_NAME_CHARS
 
 MAX_PEOPLE = 100_000
-"""Of one file, or one folder of files."""
+"""Maximum for one file, or for one folder of files."""
 _MANY_OWNERS = 200
 _MAX_DEPTH = 100
 _MAX_VALUE_CHARS = 2_000
@@ -44,9 +44,9 @@ _URN = re.compile(r"urn:(?:uuid|oid):")
 
 
 class Person(NamedTuple):
-    """What fields of FHIR know of somebody: (what, value), named as columns of a register are.
+    """The facts of one person as (kind, value); kinds are named like the columns of a register.
 
-    `owner` is the patient of whom it is known, by identifier, and "" for everybody else.
+    `owner` is the identifier of the patient to whom the facts belong, "" if they belong to nobody.
     """
 
     owner: str
@@ -55,7 +55,7 @@ class Person(NamedTuple):
 
 @dataclass
 class Resource:
-    """One resource: its note, if it has a text, what it knows of people, and what was left out."""
+    """One resource: its texts, the people that it names, and the parts that were left out."""
 
     name: str
     kind: str
@@ -64,17 +64,17 @@ class Resource:
     texts: list[str] = field(default_factory=list)
     people: list[Person] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
-    """What it knows of its patient, names aside; becomes one of the people."""
+    """The facts of its patient other than names; together they become one of the people."""
     left_out: list[Message] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """Its texts, each once, with empty lines between them."""
+        """The texts of the resource, each once, separated by empty lines."""
         return "\n\n".join(dict.fromkeys(filter(str.strip, self.texts)))
 
 
 Groups = tuple[tuple[Person, ...], ...]
-"""People who are sought together: those of a note's patient, and all who are nobody's."""
+"""People who are searched for together: those of the note's patient, and those without owner."""
 
 
 @dataclass
@@ -86,7 +86,7 @@ class KnownPeople:
     _n: int = 0
 
     def add(self, people: Iterable[Person]) -> None:
-        """Take in what a resource knows."""
+        """Add the people of a resource; raise AuditError if there are more than `MAX_PEOPLE`."""
         for person in people:
             owner_people = self._by_owner.setdefault(person.owner, {})
             self._n += person not in owner_people
@@ -100,9 +100,9 @@ class KnownPeople:
             )
 
     def find_groups(self, patient: str) -> Groups:
-        """Return who is sought in the notes of a patient.
+        """Return the people who are searched for in the notes of a patient.
 
-        In those of nobody all are, unless the file is of a great many patients.
+        In notes of an unknown patient these are all people, unless the file has very many patients.
         """
         if patient not in self._groups:
             is_known = bool(patient) and patient in self._by_owner
@@ -114,9 +114,9 @@ class KnownPeople:
 
 
 def read_text_and_people(text: str) -> tuple[str, Groups]:
-    """Return the texts of a whole FHIR document as one, and the people in it.
+    """Return all texts of a FHIR document joined into one, and the people in the document.
 
-    AuditError where it is no JSON, or nothing in it has a text.
+    Raises AuditError if the document is not JSON, or if no resource has a text.
     """
     people, texts, left_out = KnownPeople(), list[str](), list[Message]()
     for resource in read_resources(io.StringIO(text, newline="\n")):
@@ -134,9 +134,9 @@ def read_text_and_people(text: str) -> tuple[str, Groups]:
 
 
 def read_resources(lines: Iterator[str]) -> Iterator[Resource | RowNote]:
-    """Yield the resources of a file in its order; a line of NDJSON that is none is refused.
+    """Yield the resources of a file in order, and a `RowNote` for each NDJSON line that is refused.
 
-    AuditError where the file is neither one JSON value nor one a line.
+    Raises AuditError if the file holds neither one JSON value nor one per line.
     """
     is_empty = True
     for resource in _resources_or_refusals(lines):
@@ -175,7 +175,7 @@ def _parse_line(line: str) -> Any:
 
 
 def _parse_whole_file(first: str, lines: Iterator[str]) -> Any:
-    """Return the value of a file that is one JSON text over several lines."""
+    """Parse a file that is one JSON text spread over several lines."""
     n_left = MAX_FILE_BYTES - len(first)
     pieces = [first]
     for line in lines:
@@ -198,9 +198,9 @@ def _parse_whole_file(first: str, lines: Iterator[str]) -> Any:
 def _read_bundle(
     value: Any, urls: Mapping[str, str] | None = None, *, name: str = "", depth: int = 0
 ) -> Iterator[Resource]:
-    """Yield the resources of a value; those of a Bundle, each by itself.
+    """Yield the resources of a value; each resource of a Bundle is yielded by itself.
 
-    `urls` tell which resource an address inside a Bundle means.
+    `urls` maps an address inside a Bundle to the name of the resource there.
     """
     if depth > _MAX_DEPTH:
         raise _make_depth_error()
@@ -229,7 +229,7 @@ def _read_bundle(
 
 
 def _name_of(resource: Mapping[str, Any], url: str) -> str:
-    """Return what a resource is called by references: its type and identifier."""
+    """Return the name by which references call a resource: its type and identifier."""
     identifier = resource.get("id") or re.split("[/:]", url)[-1]
     return f"{resource.get('resourceType', '')}/{identifier}" if identifier else ""
 
@@ -256,7 +256,7 @@ def _read_resource(resource: Mapping[str, Any], urls: Mapping[str, str], *, name
 
 
 def _walk_json(value: Any, *, depth: int = 0) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Yield key, value and the object around it of all that lies in a value, in its order."""
+    """Yield (key, value, surrounding object) for everything inside a JSON value, in order."""
     if depth > _MAX_DEPTH:
         raise _make_depth_error()
     if isinstance(value, list):
@@ -273,7 +273,7 @@ def _make_depth_error() -> AuditError:
 
 
 def _list_objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a field, which has one or a list."""
+    """Return the objects of a field that holds one object or a list."""
     return [
         element
         for element in (value if isinstance(value, list) else [value])
@@ -282,7 +282,7 @@ def _list_objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _take_text(record: Resource, key: str, value: Any, holder: Mapping[str, Any]) -> None:
-    """Take what a field tells into the texts of a resource, if it is a text."""
+    """Add the text of a field to the texts of a resource, if the field holds one."""
     try:
         if key == "div" and isinstance(value, str):
             record.texts.append(extract_html_text(value))
@@ -318,7 +318,7 @@ def _read_attachment(data: str, content_type: str) -> str:
 def _take_names(
     record: Resource, key: str, value: Any, holder: Mapping[str, Any], urls: Mapping[str, str]
 ) -> None:
-    """Take the names in a field into the people of a resource: each is somebody by itself."""
+    """Add the names in a field to the people of a resource; each name becomes a person."""
     owner = record.patient
     if key in ("name", "valueHumanName"):
         names = [facts for name in _list_objects(value) for facts in _read_name(name)]
@@ -334,7 +334,7 @@ def _take_names(
 
 
 def _take_facts(record: Resource, key: str, value: Any) -> None:
-    """Take telephones, addresses, identifiers and a birth date into the facts of a resource."""
+    """Add the telephones, addresses, identifiers or birth date of a field to a resource's facts."""
     if key in ("telecom", "valueContactPoint"):
         record.facts += _make_facts(
             "contact", (contact.get("value") for contact in _list_objects(value))
@@ -353,13 +353,13 @@ def _take_facts(record: Resource, key: str, value: Any) -> None:
 
 
 def _remove_titles(name: Any) -> str:
-    """Return a name without the titles and degrees beside it."""
+    """Return a name without titles and degrees."""
     words = name.split() if isinstance(name, str) else []
     return " ".join(word for word in words if word.strip(".,").lower() not in _TITLES)
 
 
 def _make_facts(kind: str, values: Iterable[Any]) -> list[tuple[str, str]]:
-    """Return the values of a field that can be sought in a text."""
+    """Return facts for those values of a field that can be searched for in a text."""
     limit = MAX_NAME_CHARS if kind in ("first", "middle", "last", "full", "other") else None
     texts = (" ".join(value.split()) for value in values if isinstance(value, str))
     return [(kind, text) for text in texts if text and len(text) <= (limit or _MAX_VALUE_CHARS)]
@@ -390,7 +390,7 @@ def _read_address(address: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _find_patient(value: Any, urls: Mapping[str, str]) -> str:
-    """Return the identifier of the patient to whom a reference leads; "" for all else."""
+    """Return the identifier of the patient to whom a reference points; "" for anything else."""
     reference = value.get("reference") if isinstance(value, dict) else None
     if not isinstance(reference, str):
         return ""

@@ -1,9 +1,9 @@
-"""The form of a text in which everything is looked for, and the way back to the text itself.
+"""Fold a text into the form that finders search, and map what they find back to the source.
 
-The same name is stored in several ways: a letter and its accent as one character or as two (macOS,
-PDF), with soft hyphens, zero-width spaces or direction marks inside that nobody sees. Finders read
-the folded text alone: Unicode's composed form (NFC) without the characters that are not shown. What
-they find is moved back, so that offsets are those of the text as it was given.
+The same name is stored in several ways: a letter and its accent may be one character or two (macOS,
+PDF), and soft hyphens, zero-width spaces or direction marks may stand inside, invisible to readers.
+Finders read only the folded text: Unicode's composed form (NFC) without invisible characters. Their
+findings are mapped back, so all offsets are those of the source text.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _VOICED = re.compile(
         *map(_list_kana_with, "\u3099\u309a")
     )
 )
-"""A voicing mark that is a character of its own, behind a kana that takes it."""
+"""A separate voicing mark that follows a kana with which Unicode composes it."""
 
 
 @dataclass(frozen=True)
 class FoldedText:
-    """A text as it is searched, and where each of its characters stands in the source.
+    """A folded text, and the place of each of its characters in the source.
 
-    Character `i` of `text` is `source[starts[i]:ends[i]]`; both are empty where text and source are
-    the same.
+    Character `i` of `text` is `source[starts[i]:ends[i]]`. `starts` and `ends` are empty if text
+    and source are the same.
     """
 
     source: str
@@ -62,13 +62,13 @@ class FoldedText:
 
     @property
     def is_source(self) -> bool:
-        """Whether nothing was folded."""
+        """Whether the folded text is the source itself."""
         return not self.starts and len(self.text) == len(self.source)
 
     def source_place(self, start: int, end: int) -> tuple[int, int]:
-        """Return where characters `start` to `end` (exclusive) stand in the source.
+        """Return the place of the characters `start` to `end` (exclusive) in the source.
 
-        The place holds what is not shown between them, and the marks on the last one.
+        The place includes invisible characters between them, and the marks on the last character.
         """
         if self.is_source:
             return start, end
@@ -84,9 +84,9 @@ class FoldedText:
         return tuple(Span(*self.source_place(span.start, span.end), span.label) for span in spans)
 
     def folded_spans(self, spans: Iterable[Span]) -> tuple[Span, ...]:
-        """Return spans of the source as spans of the folded text, each with whole characters.
+        """Return spans of the source as spans of the folded text, cut to whole characters.
 
-        A span that holds nothing that is shown is left out.
+        A span without any visible character is left out.
         """
         if self.is_source:
             return tuple(spans)
@@ -98,7 +98,7 @@ class FoldedText:
 
 
 def fold_text(text: str) -> FoldedText:
-    """Fold a text; one that is folded already comes back as it is, at hardly any cost."""
+    """Fold a text; a text that needs no folding is returned unchanged, at hardly any cost."""
     if _is_folded(text):
         return FoldedText(text, text)
     pieces: list[str] = []
@@ -117,7 +117,7 @@ def fold_text(text: str) -> FoldedText:
 
 
 def fold_document(document: TaggedDocument) -> TaggedDocument:
-    """Return a note with spans as finders read it, for one that is to learn from it."""
+    """Return a note with its text and spans folded, so that a tagger can learn from it."""
     folded = fold_text(document.text)
     if folded.is_source:
         return document
@@ -127,9 +127,10 @@ def fold_document(document: TaggedDocument) -> TaggedDocument:
 
 
 def with_text(document: TaggedDocument, text: str) -> TaggedDocument | None:
-    """Return a note with its spans on another writing of its text; None where that is another text.
+    """Return a note with its spans moved to another spelling of its text.
 
-    The other writing may be composed otherwise, and have other characters that are not shown.
+    The spelling may be composed differently and have other invisible characters. The result is
+    None if the folded texts differ.
     """
     if document.text == text:
         return document
@@ -142,7 +143,7 @@ def with_text(document: TaggedDocument, text: str) -> TaggedDocument | None:
 
 
 def reads_alike(text: str, second_text: str) -> bool:
-    """Whether two texts are the same to a reader: folded, with any white space for a space."""
+    """Whether two texts look the same to a reader: equal when folded and split at white space."""
     return text == second_text or _fold_piece(text).split() == _fold_piece(second_text).split()
 
 
@@ -162,9 +163,9 @@ def _fold_piece(text: str) -> str:
 
 
 def _fold_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and folded form of the pieces of a stretch, each folded by itself.
+    """Yield (start, end, folded form) of the pieces of a stretch; each piece is folded by itself.
 
-    What is not shown at the end of a piece is left out of it, but for what chooses a variant.
+    Invisible characters at the end of a piece are left out, except variation selectors.
     """
     if _is_folded(stretch := text[start:end]):
         yield start, end, stretch
@@ -182,7 +183,7 @@ def _fold_pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int, st
 
 @cache
 def build_mark_class() -> str:
-    """Return the members of a character class of combining marks, variation selectors aside."""
+    """Return the members of a regex character class for combining marks."""
     is_mark = [unicodedata.category(chr(code))[0] == "M" for code in range(0x20000)]
     borders = [code for code in range(1, 0x20000) if is_mark[code] != is_mark[code - 1]]
     return "".join(
@@ -193,10 +194,10 @@ def build_mark_class() -> str:
 
 @cache
 def _compile_clusters() -> re.Pattern[str]:
-    """Return a pattern of a character with all that Unicode may compose with it or does not show.
+    """Return a pattern for a character and the characters after it that fold together with it.
 
-    These are marks, vowels and ends of Korean syllables, and voicing marks of kana. Characters that
-    none of them follows are `alone`, many at once.
+    These are invisible characters, marks, vowels and finals of Korean syllables, and voicing marks
+    of kana. The group `alone` matches as many characters at once as none of these follows.
     """
     joined = (
         f"{build_mark_class()}{_HIDDEN}{_VARIATIONS}\u1160-\u11ff\ud7b0-\ud7ff{''.join(_VOICING)}"

@@ -1,4 +1,4 @@
-"""Annotated notes as files: inline tags, brat, CoNLL, i2b2 XML and JSONL, each in and out."""
+"""Read and write annotated notes as files: inline tags, brat, CoNLL, i2b2 XML and JSONL."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from audit.notes.spans import (
 )
 
 MAX_SPAN_CHARS = 200
-"""A tag that is closed later than this is taken as not closed: nothing personal is that long."""
+"""A tag that is closed later than this counts as unclosed: nothing personal is that long."""
 
 
 def locate_line(subject: str, number: int) -> Message:
-    """Return the place of a line for a message."""
+    """Return the place of a line, for a message."""
     return Message("{subject}, line {number}", subject=subject, number=number)
 
 
@@ -45,19 +45,19 @@ _UNKNOWN = re.compile(r"[<＜]\s?[/／]?\s?([^\W\d_][\w-]{0,39})\s?[>＞]")
 
 
 MALFORMED = ("n_unclosed", "n_stray", "n_crossing", "n_nested", "n_unknown", "n_empty")
-"""Kinds of malformed tags; one that is empty may be of another kind too.
+"""Kinds of malformed tags; an empty tag may be of another kind too.
 
-Unclosed tags end at the next tag or at the end of their line; stray ones were never opened, and are
-left out as empty ones are; crossing ones are closed under another label than their own; nested ones
-stand inside another; unknown ones have no known label and stay text.
+Unclosed tags end at the next tag or at the end of their line. Stray tags were never opened; they
+are left out, and so are empty tags. Crossing tags are closed under the label of another tag. Nested
+tags stand inside another tag. Unknown tags have no known label and stay in the text.
 """
 
 
 @dataclass(frozen=True)
 class ScannedTags:
-    """An output without its tags, the spans on it, which may be nested, and a census of the tags.
+    """An output without its tags, its spans, which may be nested, and a census of the tags.
 
-    The census has the opened tags as `n_tags`, and how many were malformed by kind of `MALFORMED`.
+    The census counts the opened tags as `n_tags`, and the malformed ones by kind (`MALFORMED`).
     """
 
     plain: str
@@ -67,7 +67,7 @@ class ScannedTags:
 
 @dataclass
 class _Tag:
-    """A tag that was opened, and where it was closed; None where it was not."""
+    """A tag that was opened; `end` is None if it was never closed."""
 
     label: str
     start: int
@@ -76,9 +76,10 @@ class _Tag:
 
 
 def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) -> ScannedTags:
-    """Read the tags of an output; `labels` are those beside the five types.
+    """Read the tags of an output; `labels` are accepted besides the five types.
 
-    What looks like a tag in `source`, the note that it should have copied, is no unknown tag.
+    `source` is the note that the output should have copied. Text in it that looks like a tag is not
+    counted as an unknown tag.
     """
     pieces = _compile_tags(labels).split(output)  # text, slash, label, text, ...
     text, offset = "".join(pieces[::3]), 0
@@ -86,7 +87,7 @@ def scan_tags(output: str, *, source: str = "", labels: Collection[str] = ()) ->
     stack: list[_Tag] = []
     marks: list[int] = []  # where tags stood in the plain text
     census: Counter[str] = Counter()
-    owed: Counter[str] = Counter()  # labels of which the other half of a crossing was counted
+    owed: Counter[str] = Counter()  # labels of crossings whose other half was counted
     for stretch, slash, name in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=False):
         offset += len(stretch)
         marks.append(offset)
@@ -121,7 +122,7 @@ def _compile_tags(labels: Iterable[str]) -> re.Pattern[str]:
 
 
 def _build_label_pattern(labels: Iterable[str]) -> str:
-    """Return a pattern of the names of labels, the longest first, as they may be spelled."""
+    """Return a pattern for all spellings of labels, the longest first."""
     spelled = sorted({form for label in labels for form in (label, fold_label(label))}, key=len)
     return "|".join(re.escape(label).replace("_", r"[_\s-]") for label in reversed(spelled))
 
@@ -131,8 +132,8 @@ _FOREIGN_TAGS = re.compile(
     rf"<(?P<label>{_FOREIGN_NAME.pattern})>(?P<content>.{{1,{MAX_SPAN_CHARS}}}?)</(?P=label)>",
     re.IGNORECASE | re.DOTALL,
 )
-"""A pair of tags of another corpus's label. One tag alone is text: notes hold `<NAME>`, `<DATE>`
-where a de-identifier put a placeholder."""
+"""A pair of tags with a label of another corpus. A single tag is text: notes hold `<NAME>` or
+`<DATE>` as placeholders of a de-identifier."""
 
 
 def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
@@ -162,14 +163,14 @@ def _read_inline(text: str, *, doc_id: str) -> TaggedDocument:
 
 
 def _map_past_cuts(place: int, cuts: list[tuple[int, int]]) -> int:
-    """Return where a place lies once stretches of the text are cut out."""
+    """Return the offset of a place after stretches of the text have been cut out."""
     return place - sum(min(place, end) - start for start, end in cuts if start < place)
 
 
 def _make_tag_spans(
     opened: list[_Tag], *, text: str, marks: list[int], census: Counter[str]
 ) -> Iterator[Span]:
-    """Yield the span of each tag that holds text, and count what is malformed."""
+    """Yield the span of each tag that holds text, and count malformed tags."""
     reached = 0  # end of the closed tags so far
     marks = [*marks, len(text) + 1]
     for tag in opened:
@@ -190,7 +191,7 @@ def _make_tag_spans(
 
 
 def write_tags(document: TaggedDocument, *, language: str = "ja") -> str:
-    """Return a note with each span wrapped in a tag of its label: what a tagger learns to write."""
+    """Return a note with each span wrapped in a tag of its label; a tagger learns to write this."""
     _refuse_overlaps(document)
     tagged_text, offset = "", 0
     for span in document.spans:
@@ -246,8 +247,8 @@ _BRAT_LINE = re.compile(r"T\S*\t(\S+) (\d{1,12} \d{1,12}(?:;\d{1,12} \d{1,12})*)
 def _read_brat(text: str, *, annotations: str, doc_id: str, subject: str) -> TaggedDocument:
     """Read a note and its annotations.
 
-    A span with gaps is one span where nothing but white space lies between its parts (brat breaks
-    spans at line ends), else each part is a span of its own: no character is added or lost.
+    The parts of a span with gaps are joined if only white space lies between them (brat breaks
+    spans at line ends). Otherwise each part becomes a span, so that no character is added or lost.
     """
     spans: list[Span] = []
     for number, line in enumerate(annotations.split("\n"), start=1):
@@ -294,7 +295,7 @@ def _format_brat(document: TaggedDocument) -> Iterator[str]:
 
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-# No spaces between words in these: each character of a token that holds one is a token.
+# These scripts have no spaces: a token that holds such a character is split into characters.
 _TOKEN = re.compile(r"[^\W_]+|\s+|[^\s]")
 _HAS_CJK = re.compile(f"[{_CJK}]")
 _HEADER = re.compile(r"# (doc_id|patient_id|text) = (.*)")
@@ -302,7 +303,7 @@ _TAG = re.compile(r"O|([BIESLU])-(\S+)")
 
 
 def _format_conll(document: TaggedDocument) -> Iterator[str]:
-    """Yield a document in the scheme BIO; a token has one tag."""
+    """Yield the lines of a document in the BIO scheme, one token with its tag per line."""
     _refuse_overlaps(document)
     yield "-DOCSTART-\tO\n\n"
     yield f"# doc_id = {json.dumps(document.doc_id, ensure_ascii=False)}\n"
@@ -340,7 +341,7 @@ def _escape_token(token: str) -> str:
 def _read_conll(text: str, *, subject: str) -> Iterator[TaggedDocument]:
     """Yield the documents of a file.
 
-    A tag I, E or L that continues nothing begins a span, as in the CoNLL evaluation script.
+    A tag I, E or L without a span to continue begins one, as in the CoNLL evaluation script.
     """
     notes: list[list[tuple[int, str]]] = []  # the lines of each, with their numbers
     for number, line in enumerate(text.split("\n"), start=1):
@@ -357,7 +358,7 @@ def _parse_conll_note(
     lines: Iterable[tuple[int, str]], *, doc_id: str, subject: str
 ) -> TaggedDocument:
     headers: dict[str, str] = {"doc_id": doc_id}
-    joined_text = ""  # the text of a file that does not tell it
+    joined_text = ""  # built from the tokens, for files without a line `# text =`
     spans: list[tuple[int, int, str]] = []
     n_tokens, open_label = 0, ""
     for number, line in lines:
@@ -441,8 +442,8 @@ _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 def _read_i2b2(xml: str, *, doc_id: str, subject: str) -> TaggedDocument:
     """Read one note.
 
-    A tag's label is its TYPE, or the name of its element where it has none. A file with a document
-    type or entities of its own is refused: neither belongs in this format.
+    The label of a tag is its TYPE, or the name of its element if it has no TYPE. A file that
+    declares a document type or entities is refused; neither belongs in this format.
     """
     text, tags = _parse_i2b2(xml, subject=subject)
     spans = []
@@ -483,7 +484,7 @@ def _parse_i2b2(xml: str, *, subject: str) -> tuple[str, Iterable[ElementTree.El
 
 
 def _format_i2b2(document: TaggedDocument) -> str:
-    """Return a note as XML; carriage returns become `&#13;`, or a reader would drop them."""
+    """Return a note as XML; carriage returns become `&#13;`, because a reader would drop them."""
     if _UNWRITABLE.search(document.text):
         raise AuditError(
             "A note holds a control character, for which XML has no form.",
@@ -587,7 +588,7 @@ _MAX_NAME_BYTES = 200
 
 
 def guess_format(names: Iterable[str]) -> str:
-    """Return the format that the files' names tell: `.ann` beside `.txt` is brat."""
+    """Return the format that file names indicate; `.ann` beside `.txt` means brat."""
     endings = {PurePath(name).suffix.lower() for name in names}
     for ending, form in _FORMAT_OF_ENDING.items():
         if ending in endings:
@@ -601,9 +602,9 @@ def guess_format(names: Iterable[str]) -> str:
 def read_text(
     text: str, *, form: str, doc_id: str, subject: str, annotations: str = ""
 ) -> Iterable[TaggedDocument]:
-    """Return the annotated notes of a file; `annotations` are those of brat, beside it.
+    """Return the annotated notes of a file; `annotations` is the text of brat's .ann file.
 
-    `doc_id` is the name of the note where a file is one; `what` is what to call it in errors.
+    `doc_id` names the note if the file holds one note; `subject` names the file in errors.
     """
     match form:
         case "jsonl":
@@ -648,9 +649,10 @@ def write_files(
 
 
 def flatten_spans(document: TaggedDocument) -> TaggedDocument:
-    """Return the document without overlaps: the longest span stays whole, then by risk of its type.
+    """Return the document without overlaps.
 
-    A shorter one keeps what is not covered yet, so that no character loses its label.
+    Longer spans take precedence, then spans whose type has the higher risk. Other spans keep the
+    characters that are still free, so that no character loses its label.
     """
     if not count_overlapping(document.spans):
         return document
@@ -668,7 +670,7 @@ def flatten_spans(document: TaggedDocument) -> TaggedDocument:
 
 
 def escape_file_name(doc_id: str) -> str:
-    """Return the name of a note's file without its ending; what no file is called is escaped."""
+    """Return a file name without ending for a note; characters unsuitable for files are escaped."""
 
     def escape_character(character: re.Match[str]) -> str:
         return "".join(f"%{byte:02X}" for byte in character[0].encode("utf-8", errors="replace"))
@@ -684,10 +686,11 @@ GOLD, PREDICTED = "gold notes", "predicted notes"
 
 @dataclass
 class PairedFiles:
-    """The notes of two files; after iteration the attributes say what did not fit.
+    """The notes of a gold file and a file of predictions, paired by `doc_id`.
 
-    Every span of a note that was not predicted counts as missed (`n_gold_only`); notes without gold
-    cannot be judged and are left out (`n_predicted_only`).
+    After iteration, `n_gold_only` counts gold notes without a prediction; all their spans count as
+    missed. `n_predicted_only` counts predicted notes without gold; they cannot be judged and are
+    left out.
     """
 
     gold: Path
@@ -746,7 +749,7 @@ def _read_placed_notes(path: Path, subject: str) -> Iterator[tuple[Message, Tagg
 
 
 def refuse_duplicate(doc_id: str, doc_ids: set[str], *, place: str) -> None:
-    """Take a note's name into those that were seen; refuse it if it is there."""
+    """Add the name of a note to `doc_ids`; refuse it if it is there already."""
     if doc_id in doc_ids:
         raise AuditError(
             "This note is there twice.", where=place, do="Give every note a `doc_id` of its own."
@@ -755,7 +758,7 @@ def refuse_duplicate(doc_id: str, doc_ids: set[str], *, place: str) -> None:
 
 
 def read_numbered_lines(path: Path, subject: str) -> Iterator[tuple[int, str]]:
-    """Yield number, from 1, and text of each line of a file that is not blank."""
+    """Yield the number, from 1, and the text of each line of a file that is not blank."""
     with reading(subject), open_regular(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():

@@ -1,7 +1,7 @@
-"""The text of a web page or of a fragment of HTML, as a browser shows it.
+"""Extract the text of a web page or a fragment of HTML as a browser shows it.
 
-Comes in: HTML of any origin. Goes out: its text, entities decoded, blocks on lines of their own.
-Scripts, style sheets, comments and attributes are left out. Nothing is fetched.
+Entities are decoded, and each block stands on a line of its own. Scripts, style sheets, comments
+and attributes are left out. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from audit.errors import AuditError
 MAX_HTML_CHARS = 4_000_000
 _MAX_TAGS = 100_000
 _MAX_DEPTH = 1_000
-"""Of blocks inside blocks that are left out, or keep their white space."""
+"""Maximum depth of nested elements that are left out, or that keep their white space."""
 
 _BLOCKS = frozenset(
     (
@@ -34,17 +34,17 @@ _LINE_END = re.compile(r"[ \t]+(?=\n)")
 _EMPTY_LINES = re.compile(r"\n{3,}")
 
 
-# No part of it crosses the next "<", so that a page of broken tags is read in linear time.
+# No part of this pattern crosses the next "<", so a page of broken tags is read in linear time.
 _ANGLE = re.compile(
     r"""<(?:(?P<tag>/?[A-Za-z](?:[^<>"']|"[^"<]*"|'[^'<]*')*>)|(?P<declaration>[!?][^<>]*>))?"""
 )
 
 
 def extract_html_text(html: str) -> str:
-    """Return the text of HTML; AuditError where it is too large, or nested too deep.
+    """Return the text of HTML; raise AuditError if it is too large or nested too deep.
 
-    A no-break space becomes a space, for names are written with it. Cells of a table are divided
-    by tabs.
+    A no-break space becomes a space, because names are written with it. Tabs separate the cells of
+    a table.
     """
     if len(html) > MAX_HTML_CHARS or html.count("<") > _MAX_TAGS:
         raise AuditError("The HTML is too large, or has too many tags, for one note.")
@@ -56,7 +56,7 @@ def extract_html_text(html: str) -> str:
 
 
 def _remove_comments(html: str) -> str:
-    """Return HTML without its comments; one that is never closed is text."""
+    """Return HTML without its comments; a comment that is never closed counts as text."""
     pieces: list[str] = []
     offset = 0
     while (start := html.find("<!--", offset)) >= 0 and (end := html.find("-->", start + 4)) >= 0:
@@ -66,9 +66,9 @@ def _remove_comments(html: str) -> str:
 
 
 def _replace_angle(angle: re.Match[str]) -> str:
-    """Return a tag as it is; a "<" that begins none is text, and a declaration is left out.
+    """Keep a whole tag, drop a declaration, and escape a "<" that begins neither.
 
-    The parser would read a tag that is never closed again for each one behind it.
+    Otherwise the parser would read a tag that is never closed again for each tag after it.
     """
     if angle["tag"]:
         return angle[0]
@@ -76,7 +76,7 @@ def _replace_angle(angle: re.Match[str]) -> str:
 
 
 class _TextReader(HTMLParser):
-    """Collects the pieces of a page's text."""
+    """A parser that collects the pieces of a page's text."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -85,7 +85,7 @@ class _TextReader(HTMLParser):
         self._n_kept_space = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line where the element is a block."""
+        """Begin a line if the element is a block."""
         if tag in _LEFT_OUT:
             self._left_out.append(tag)
         elif tag in _KEPT_SPACE:
@@ -95,7 +95,7 @@ class _TextReader(HTMLParser):
         self._end_line(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line at `<br/>`; an element that is empty has nothing else."""
+        """Begin a line at `<br/>`; other empty elements have no text."""
         self._end_line(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -109,7 +109,7 @@ class _TextReader(HTMLParser):
             self.pieces.append("\t")
 
     def handle_data(self, data: str) -> None:
-        """Keep text; white space counts as one space where it is not kept."""
+        """Collect text; white space becomes one space unless the element keeps it."""
         if self._left_out:
             return
         if not self._n_kept_space:

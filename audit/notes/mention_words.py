@@ -1,7 +1,7 @@
-"""What the finders of mentions share: their records, word lists, and tokens with offsets.
+"""Records, word lists and tokens that the finders of mentions share.
 
-Nothing is looked at beyond a fixed number of characters beside a place, so that the work is linear
-in the length of the text.
+The finders look only at a fixed number of characters beside a place, so their time is linear in the
+length of the text.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ ENGLISH_FORMS = (
     *("is_a", "is_old", "appositive", "comma", "bracket", "dash", "direct"),
     *("after_comma", "after_named", "after_direct", "after_bracket"),
 )
-"""By what stands between name and age: "X is a 70-year-old", "X is 70 years old", "X, a 70-year-
-old", "X, 70 yo M", "X (70 yo M)", "X - 70 yo M", "X 70 yo M". The last four, with the age first,
-are sought no more: kept corpora have counts of them."""
+"""Forms of a mention, by the text between name and age: "X is a 70-year-old", "X is 70 years old",
+"X, a 70-year-old", "X, 70 yo M", "X (70 yo M)", "X - 70 yo M", "X 70 yo M". The last four names,
+with the age first, are no longer searched for; stored corpora have counts of them."""
 JAPANESE_FORMS = ("ja_is", "ja_bracket", "ja_comma", "ja_after", "ja_fields")
-"""Xは70歳男性, X(70歳,男性), X、70歳、男性, 70歳男性のX, 氏名:X 年齢:70歳."""
+"""Forms in Japanese: Xは70歳男性, X(70歳,男性), X、70歳、男性, 70歳男性のX, 氏名:X 年齢:70歳."""
 FORMS = ENGLISH_FORMS + JAPANESE_FORMS
 
 REASONS = ("generic", "relative", "stub", "none", "unclear")
-"""Why an age has no mention: the subject is "the patient" or "he"; a relative; a letter or "ABC" in
-a name's place; there is no subject beside it; a subject that was not understood."""
+"""Reasons why an age has no mention: the subject is generic ("the patient", "he"), or a relative; a
+letter or "ABC" stands in place of the name; no subject stands beside the age; the subject was not
+understood."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundName:
     """One person's name in a text, or the placeholder in its place.
 
-    The offsets hold all between its first and last part, the title left out. `first` and `last` are
-    as written, without middle names and suffixes (a name of one part is the last name), both empty
-    for placeholders. `roles` is what is written, in order: ("first", "last"), ("last", "first"),
-    ("last",), ("first",) or ("full",) for one placeholder that stands for the whole name.
+    The offsets include everything from the first to the last part, without the title. `first` and
+    `last` have the spelling of the text, without middle names and suffixes; a name of one part is a
+    last name; both are empty for placeholders. `roles` lists the parts in order: ("first", "last"),
+    ("last", "first"), ("last",), ("first",), or ("full",) for one placeholder of the whole name.
     """
 
     name_start: int
@@ -51,7 +52,7 @@ class FoundName:
 
     @property
     def is_full(self) -> bool:
-        """Whether first and last name, or a placeholder for the whole name, are there."""
+        """Whether the text has first and last name, or a placeholder for the whole name."""
         return self.roles == ("full",) or len(self.roles) == 2
 
 
@@ -59,8 +60,9 @@ class FoundName:
 class Mention(FoundName):
     """A name beside an age.
 
-    From the name or the age, whichever is first, to the end of the other or of the word for the
-    sex. `age_years` is NaN where it is a placeholder; `sex` "male", "female", or "" if not said.
+    The mention begins with the name or the age, whichever is first, and ends with the other or with
+    the word for the sex. `age_years` is NaN if the age is a placeholder. `sex` is "male", "female",
+    or "" if it is not stated.
     """
 
     start: int
@@ -74,8 +76,8 @@ class Mention(FoundName):
 class Unnamed:
     """An age with no name beside it.
 
-    `start` and `end` are the offsets of the age; `subject_start` and `subject_end` those of a
-    generic subject before it ("The patient"), equal where there is none. `reason` is one of
+    `start` and `end` are the offsets of the age; `subject_start` and `subject_end` are those of a
+    generic subject before it ("The patient"), and equal if there is none. `reason` is one of
     `REASONS`.
     """
 
@@ -90,10 +92,10 @@ WORDS = word_lists(Path(__file__).with_suffix(".txt"))
 """All lists of words, by their names."""
 GENERIC, NO_NAMES = WORDS["generic"], WORDS["no_names"]
 JAPANESE_SURNAMES = WORDS["japanese_surnames"]
-"""Family names, for telling where one ends; a name need not be here to be found."""
+"""Family names that help to find where a family name ends; other names are found as well."""
 JAPANESE_NO_NAMES = tuple(sorted(word for word in WORDS["japanese_no_names"] if len(word) > 1))
 JAPANESE_NO_NAME = re.compile("|".join(JAPANESE_NO_NAMES))
-"""Words of Japanese notes that no person has in a name."""
+"""Words of Japanese notes that never occur inside a name."""
 SHORT_SEX = {
     **dict.fromkeys(("M", "WM", "BM", "HM", "AM", "AAM"), "male"),
     **dict.fromkeys(("F", "WF", "BF", "HF", "AF", "AAF"), "female"),
@@ -105,7 +107,7 @@ _NO_PART = NO_NAMES | GENERIC | WORDS["relatives"] | WORDS["copulas"] | WORDS["s
 PLACEHOLDER = re.compile(
     r"\[\*\*[^\[\]]{0,200}\*\*\]|[\[［][^\W\d_][^\[\]［］\n]{0,60}[\]］]|_{3,12}"
 )
-# Accents that no letter is composed with.
+# Combining accents that Unicode composes with no letter.
 _ACCENTED = r"(?:[\u0300-\u036f]{1,4}[^\W_]{0,60}){0,20}"
 _TOKEN = re.compile(
     rf"(?P<placeholder>{PLACEHOLDER.pattern})"
@@ -118,7 +120,8 @@ _TOKEN = re.compile(
 class Token(NamedTuple):
     """One token: `kind` is "word", "initial", "placeholder", "number", "mark", "line" or "empty".
 
-    `role` is a placeholder's: "first", "last", "full", "initial" or "other"; "___" is "blank".
+    `role` is that of a placeholder: "first", "last", "full", "initial" or "other"; "___" has the
+    role "blank".
     """
 
     kind: str
@@ -134,7 +137,7 @@ class Token(NamedTuple):
 
     @property
     def is_capitals(self) -> bool:
-        """Whether it is written in capitals, two at least."""
+        """Whether it consists of at least two capitals."""
         return len(self.text) > 1 and self.text.isupper()
 
     @property
@@ -153,9 +156,9 @@ class Token(NamedTuple):
         return self.kind == "word" and self.folded in WORDS["particles"]
 
     def may_be_name(self, name_parts: Collection[str]) -> bool:
-        """Whether it can be a part of a name: a word with a capital that is not listed as none.
+        """Whether it can be a part of a name: a capitalized word that no list excludes.
 
-        `known` holds parts of names, folded, that count whatever their case.
+        `name_parts` holds folded parts of names that count in any case.
         """
         if self.kind == "word" and name_parts and fold_name(self.text) in name_parts:
             return True
@@ -163,14 +166,14 @@ class Token(NamedTuple):
         return self.is_capitalized and not is_abbreviation and self.folded not in _NO_PART
 
     def may_be_part(self, name_parts: Collection[str]) -> bool:
-        """Whether it can be a part of a name, an initial or a placeholder of one."""
+        """Whether it can be a part of a name, an initial, or a placeholder for one."""
         if self.kind == "placeholder":
             return self.role != "other"
         return self.kind == "initial" or self.may_be_name(name_parts)
 
 
 def tokenize_before(text: str, *, offset: int) -> list[Token]:
-    """Return the tokens of the characters before `at`, in order."""
+    """Return the tokens in the characters before `offset`, in order."""
     first = max(0, offset - WINDOW_CHARS)
     if first:
         space = text.find(" ", first, offset)  # begin between two words

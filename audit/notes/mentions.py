@@ -1,8 +1,8 @@
-"""Mentions: where a text names a person beside an age, as in "X is a 70-year-old man".
+"""Find mentions: places where a text names a person beside an age ("X is a 70-year-old man").
 
-Comes in: a text with names, with placeholders (MIMIC-III, MIMIC-IV, `[NAME]`), or in Japanese.
-Goes out: mentions with offsets, and the ages that have none with the reason. Time linear in the
-length of the text: only a fixed number of characters beside each age is looked at.
+Input: a text with names, with placeholders (MIMIC-III, MIMIC-IV, `[NAME]`), or in Japanese. Output:
+mentions with offsets, and ages without a mention together with the reason. The time is linear in
+the length of the text, because only a fixed number of characters beside each age is searched.
 
 Source: Nakamura et al., section 3.4 ("X is a(n) Y year(s) old (fe)male"). Differs: the published
 expression misses placeholders it does not list, middle initials, "Mr. LAST", "LAST, FIRST",
@@ -45,9 +45,10 @@ _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}
 
 
 class Age(NamedTuple):
-    """An age and the sex that goes with it; `is_aged` for "aged 70".
+    """An age and the sex that goes with it; `is_aged` is true for "aged 70".
 
-    The description ("man", "male patient") ends at `description_end`: `end` where no sex follows.
+    The description ("man", "male patient") ends at `description_end`, which is `end` if no sex
+    follows the age.
     """
 
     start: int
@@ -101,7 +102,10 @@ def _read_sex(word: str) -> str:
 
 
 def _read_sex_after(text: str, *, offset: int) -> tuple[str, int]:
-    """Return the sex that is said after an age, and where the description ends (`at`: not said)."""
+    """Return the sex stated after an age and the end of the description.
+
+    If no sex is stated, the result is ("", `offset`).
+    """
     sex, end = "", offset
     for match in _RE["DESCRIPTION"].finditer(text, offset, offset + _REACH_CHARS):
         term = match[0].rstrip(".")
@@ -117,7 +121,7 @@ def _read_sex_after(text: str, *, offset: int) -> tuple[str, int]:
 
 
 _MAX_ITEMS = 7
-_WRAPPED_CHARS = 40  # a line this long was broken by its length, not by its meaning
+_WRAPPED_CHARS = 40  # a line this long was wrapped because of its length, not its meaning
 _OPENERS = ".:;(-–—*•\"'["
 _MODIFIERS = 12  # tokens at most between "a" and the age
 _ASIDE = 16  # tokens at most in brackets or between commas
@@ -148,7 +152,7 @@ def _drop_initials(items: Sequence[Token]) -> list[Token]:
 def _make_name(
     items: Sequence[Token], first_names: Sequence[Token] = (), *, title: str = "", first_token: int
 ) -> _Name:
-    """Return the name that tokens make; `given` are those behind the comma of "Last, First"."""
+    """Build a name from tokens; `first_names` are those after the comma of "Last, First"."""
     everything = [*items, *first_names]
     is_placeholder = any(item.kind == "placeholder" for item in everything)
     if first_names:
@@ -191,7 +195,7 @@ def _find_placeholder_roles(items: Sequence[Token], *, title: str) -> tuple[str,
 
 
 class _TokensBefore:
-    """The tokens beside an age, and the names in them."""
+    """The tokens before an age; finds the names among them."""
 
     def __init__(self, text: str, tokens: Sequence[Token], name_parts: Collection[str]) -> None:
         self.text, self.tokens, self.name_parts = text, tokens, name_parts
@@ -212,7 +216,10 @@ class _TokensBefore:
         return _make_name(items, title=title, first_token=first_token)
 
     def find_subject(self, index: int, *, form: str) -> tuple[_Name | None, int]:
-        """Return the name that ends at a token, or before an aside in brackets or commas."""
+        """Return the name that ends at a token, or before an aside in brackets or commas.
+
+        Also return the index of the token where the search for a name ended.
+        """
         tokens, index = self.tokens, self.skip_adverbs(index)
         if index < 0:
             return None, index
@@ -232,7 +239,7 @@ class _TokensBefore:
         return name, index
 
     def skip_adverbs(self, index: int) -> int:
-        """Return the index of the last token up to `index` that is no adverb and no line break."""
+        """Return the last index up to `index` whose token is neither an adverb nor a line break."""
         while index >= 0 and (
             self.tokens[index].kind == "line" or self.tokens[index].folded in WORDS["adverbs"]
         ):
@@ -240,19 +247,19 @@ class _TokensBefore:
         return index
 
     def _index_before_title(self, name: _Name) -> int:
-        """Return the index of the token before a name and its title."""
+        """Return the index of the token before a name and its title, if it has one."""
         index = name.first_token - 1
         return index - 1 if index >= 0 and self.tokens[index].is_title else index
 
     def has_relative_before(self, name: _Name) -> bool:
-        """Whether "mother", "his wife," or the like stands right before a name."""
+        """Whether a relative ("mother", "his wife,") stands right before a name."""
         index = self._index_before_title(name)
         while index >= 0 and self.tokens[index].text in (",", "(", "\n", ":"):
             index -= 1
         return index >= 0 and self.tokens[index].folded in WORDS["relatives"]
 
     def is_owner(self, name: _Name) -> bool:
-        """Whether a name says whose somebody is: "the son of X", "a patient of Dr. X"."""
+        """Whether the subject belongs to the named person: "the son of X", "a patient of Dr. X"."""
         index = self._index_before_title(name)
         return index >= 0 and self.tokens[index].folded in WORDS["owners"]
 
@@ -277,13 +284,13 @@ class _TokensBefore:
         return items[::-1], ""
 
     def _goes_on(self, index: int, items: Sequence[Token]) -> bool:
-        """Whether a name may go on before a line break: the line is full."""
+        """Whether a name may continue across a line break, because the line is full."""
         line_break = self.tokens[index].start
         line_start = self.text.rfind("\n", max(0, line_break - 200), line_break)
         return len(_drop_initials(items)) < 2 and line_break - max(line_start, 0) >= _WRAPPED_CHARS
 
     def _is_seldom_name_here(self, index: int, items: Sequence[Token]) -> bool:
-        """Whether White or Christian is a name here: behind another part, or first before one."""
+        """Whether a word such as White or Christian is a name here, because of its neighbours."""
         token, previous = self.tokens[index], self.tokens[index - 1] if index else None
         if not items and previous is not None and previous.is_title:
             return token.is_capitalized
@@ -294,7 +301,7 @@ class _TokensBefore:
         return len(_drop_initials(items)) == 1
 
     def _find_family_name(self, index: int) -> list[Token]:
-        """Return the family name before "," of "Last, First"; empty where it is no such pair."""
+        """Return the family name before the comma of "Last, First"; empty if there is none."""
         family: list[Token] = []
         while index >= 0 and len(family) < 4:
             token = self.tokens[index]
@@ -331,8 +338,8 @@ class _TokensBefore:
 def find_mentions(text: str, *, name_parts: Collection[str] = ()) -> tuple[Mention, ...]:
     """Find the people who are named beside their age, in the order of the text.
 
-    `known` holds parts of names, as `audit.text.fold_name` gives them, that count whatever their
-    case, as from a register of patients; for notes without capitals.
+    `name_parts` holds parts of names, folded by `audit.text.fold_name`, that count in any case.
+    They may come from a register of patients; they help with notes that lack capitals.
     """
     return tuple(
         mention
@@ -342,9 +349,9 @@ def find_mentions(text: str, *, name_parts: Collection[str] = ()) -> tuple[Menti
 
 
 def examine_ages(text: str, *, name_parts: Collection[str] = ()) -> Iterator[Mention | Unnamed]:
-    """Yield, for every age of a person, the mention it belongs to or why there is none.
+    """Yield, for every age of a person, its mention or the reason why there is none.
 
-    Offsets are those of the text; names are in its folded form.
+    Offsets refer to the text itself; names have their folded form.
     """
     folded = fold_text(text)
     for mention in _examine_folded(folded.text, name_parts):
@@ -352,7 +359,7 @@ def examine_ages(text: str, *, name_parts: Collection[str] = ()) -> Iterator[Men
 
 
 def _move_to_source(mention: Mention | Unnamed, folded: FoldedText) -> Mention | Unnamed:
-    """Return what was found in a folded text with the offsets of the text itself."""
+    """Return a mention of the folded text with the offsets of the source text."""
     pairs = [("start", "end"), ("name_start", "name_end")]
     if isinstance(mention, Unnamed):
         pairs[1] = ("subject_start", "subject_end")
@@ -393,7 +400,7 @@ def _find_subject(text: str, age: Age, name_parts: Collection[str]) -> Mention |
 
 
 def _explain_refusal(context: _TokensBefore, name: _Name, *, form: str, sex: str) -> str:
-    """Return why a name before an age is not its subject; "" where it is."""
+    """Return the reason why a name before an age is not its subject; "" if it is."""
     if context.has_relative_before(name):
         return "relative"
     if _RE["STUB"].match(name.last):
@@ -408,7 +415,7 @@ def _explain_refusal(context: _TokensBefore, name: _Name, *, form: str, sex: str
 
 
 def _find_link(context: _TokensBefore, age: Age) -> tuple[str, int] | None:
-    """Return the form, and the index of the subject's last token."""
+    """Return the form of a mention and the index of the subject's last token; None without link."""
     tokens, index = context.tokens, len(context.tokens) - 1
     while age.is_aged and index >= 0 and tokens[index].folded in (":", "age", "aged"):
         index -= 1
@@ -437,7 +444,7 @@ def _find_link(context: _TokensBefore, age: Age) -> tuple[str, int] | None:
 
 
 def _find_article(context: _TokensBefore, index: int) -> int | None:
-    """Return the index of the article before an age, or of the verb where there is none."""
+    """Return the index of the article before an age, or of the verb if there is no article."""
     for back in range(index, max(-1, index - _MODIFIERS), -1):
         token = context.tokens[back]
         if token.kind == "line" or token.text in (",", "-", "'"):

@@ -1,8 +1,8 @@
-"""Mentions in Japanese text: 70歳男性の山田太郎, 山田太郎(70歳,男性), 山田太郎は70歳の男性.
+"""Find mentions in Japanese text: 70歳男性の山田太郎, 山田太郎(70歳,男性), 山田太郎は70歳の男性.
 
-Comes in: a text. Goes out: as the English finder: mentions, and ages without one. Japanese has no
-spaces to tell a name from a noun: a name is known by its length and place, by a list of common
-family names, by さん or 様, and by characters that names do not have.
+The output is that of the English finder: mentions, and ages without one. Japanese has no spaces
+that separate a name from a noun. A name is recognized by its length and place, by a list of common
+family names, by さん or 様, and by the absence of characters that names do not have.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（(［[", "ja_bracke
 
 
 def find_japanese_mentions(text: str) -> Iterator[Mention | Unnamed]:
-    """Yield, for every age in Japanese, the mention it belongs to or why there is none."""
+    """Yield, for every age in Japanese, its mention or the reason why there is none."""
     if not any(sign in text for sign in _SIGNS):
         return
     for match in _RE["AGE"].finditer(text):
@@ -45,7 +45,7 @@ def find_japanese_mentions(text: str) -> Iterator[Mention | Unnamed]:
 
 
 def split_japanese_name(name: str) -> tuple[str, str]:
-    """Split a name written without a space into (first, last), by the list and by its length."""
+    """Split a name into (first, last): at a space or dot, else by the list and by its length."""
     if match := re.fullmatch("(.*?)[\u3000 ] *(.*)", name):
         return match[2], match[1]
     if match := re.fullmatch("(.*)[・＝=](.*)", name):
@@ -73,7 +73,7 @@ def _find_before(age: re.Match[str], end: int, sex: str) -> Mention | Unnamed | 
     match, form = _RE["FIELDS"].search(text, first, age_start), "ja_fields"
     if match is None:
         match = _RE["BEFORE"].search(text, first, age_start)
-        # The longest fit comes first; a shorter one may be the name ("患者は山田太郎、").
+        # The longest match comes first, but a shorter one may be the name ("患者は山田太郎、").
         while match is not None and not _is_name(match, has_sex=bool(sex or match["sex"])):
             match = _RE["BEFORE"].search(text, match.start() + 1, age_start)
         if match is None:
