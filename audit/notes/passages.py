@@ -1,8 +1,8 @@
-"""Passages: de-identified text in which the place of a patient's name is known.
+"""Read passages: de-identified text in which the place of a patient's name is known.
 
-Comes in: CSV or JSONL with a column `text`, also as .gz. Goes out: for each row the text before the
-name, the roles of the name's places in their order, and the text after it. Knows no model and no
-candidate.
+Input: CSV or JSONL with a column `text`, also as .gz. Output: for each row the text before the
+name, the roles of the name's parts in order, and the text after it. Models and candidates play no
+part here.
 
 Source: Nakamura et al., section 4.2: S' = the passages with the leading two name placeholders
 masked and every other placeholder deleted.
@@ -50,10 +50,10 @@ _FORMAT = (
 
 @dataclass(frozen=True)
 class Passage:
-    """One passage and the place of the name in it: fields as in `NameSlot`.
+    """One passage and the place of the name in it; the first four fields are those of `NameSlot`.
 
-    `passage_id` as given, or the row number; `owner` is whose passage it is, (first, last) or the
-    candidate's row; None where not given.
+    `passage_id` is that of the file, or else the row number. `owner` is the person whose passage it
+    is, as (first, last) or as the candidate's row; None if the file does not state it.
     """
 
     left: str
@@ -66,7 +66,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages of a file in its order; `notes` say which rows were left out, and why."""
+    """The passages of a file in order; `notes` lists the rows that were left out, with reasons."""
 
     passages: tuple[Passage, ...]
     notes: tuple[RowNote, ...]
@@ -77,7 +77,7 @@ class Passages:
 
     @property
     def has_owners(self) -> bool:
-        """Whether any passage says whose it is."""
+        """Whether any passage has an owner."""
         return any(passage.owner is not None for passage in self.passages)
 
     def digest(self) -> str:
@@ -87,11 +87,11 @@ class Passages:
 
 
 PASSAGES_ENDINGS = ("csv", "tsv", "txt", "jsonl", "ndjson", "json", "gz")
-"""Of files of passages that are handed in."""
+"""Endings of uploaded files of passages."""
 
 
 def is_jsonl(data: bytes, *, file_name: str) -> bool:
-    """Whether a file is read as JSONL: by the end of its name, or because it begins with "{"."""
+    """Whether a file is read as JSONL: its name has such an ending, or it begins with "{"."""
     is_named_so = file_name.lower().endswith((".jsonl", ".ndjson", ".json"))
     return is_named_so or data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
 
@@ -99,10 +99,10 @@ def is_jsonl(data: bytes, *, file_name: str) -> bool:
 def normalize_passages(
     data: bytes, *, subject: str = "passages", file_name: str = "", placeholder: str = ""
 ) -> tuple[bytes, str]:
-    """Return a file of passages as it is kept, and a name that says its form.
+    """Return a file of passages in the form in which it is stored, and a name that tells the form.
 
-    It is unpacked. A `placeholder` of one's own is written [NAME]; the file is JSONL then, and the
-    number of each line that of its row.
+    A gzip file is unpacked. A custom `placeholder` is replaced by [NAME]; the result is then JSONL,
+    and each line has the number of its row.
     """
     if data.startswith(GZIP):
         data, file_name = unpacked_gzip(data, what=subject), file_name.lower().removesuffix(".gz")
@@ -130,7 +130,7 @@ def normalize_passages(
 
 
 def _compile_placeholder(placeholder: str) -> re.Pattern[str]:
-    """Return a pattern that finds a placeholder, not as a part of a longer word."""
+    """Return a pattern that finds a placeholder, except as part of a longer word."""
     if not 1 < len(placeholder.strip()) <= MAX_PLACEHOLDER_CHARS or "\n" in placeholder:
         raise AuditError(
             "A placeholder has 2 to {n} characters, and is no blank line.",
@@ -146,7 +146,7 @@ def _compile_placeholder(placeholder: str) -> re.Pattern[str]:
 def find_owner_rows(
     passages: Iterable[Passage], *, first: Sequence[str], last: Sequence[str]
 ) -> list[int | None]:
-    """Return for each passage the row of the name that owns it; None: unknown or not listed."""
+    """Return for each passage the row of its owner's name; None if unknown or not listed."""
     names = zip(map(fold_name, first), map(fold_name, last), strict=True)
     rows, owners = {name: row for row, name in enumerate(names)}, []
     for passage in passages:
@@ -163,9 +163,9 @@ def read_passages(
     """Read passages from CSV or JSONL, plain or as gzip.
 
     The name is written `[NAME]`, `[FIRST] [LAST]`, `[LAST], [FIRST]`, `[氏名]`, `[姓][名]`, as
-    MIMIC-III placeholders, or as `placeholder`. The first of these in a text is the name's place;
-    every other placeholder is deleted. In a text without one it is a place as `find_loose_slot` has
-    it.
+    MIMIC-III placeholders, or as `placeholder`. The first of these in a text is the place of the
+    name; all other placeholders are deleted. In a text without any of them, `find_loose_slot` finds
+    the place.
     """
     data, file_name = normalize_passages(
         data, subject=subject, file_name=file_name, placeholder=placeholder
@@ -200,7 +200,7 @@ def read_passages(
 
 @contextmanager
 def _refuse_row(subject: str, row: int) -> Iterator[None]:
-    """Turn a ValueError, whose argument is a message, into a refusal of a row."""
+    """Turn a ValueError whose argument is a message into an AuditError for a row."""
     try:
         yield
     except ValueError as error:
@@ -235,7 +235,7 @@ def _read_cells(record: Row | RowNote) -> dict[str, str]:
 
 
 def _read_parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int | None]:
-    """Return a passage's identifier, its text and its owner; ValueError where one is no such."""
+    """Return the identifier, text and owner of a passage; raise ValueError if one is invalid."""
     by_heading = _read_cells(record)
     cells = tuple(by_heading.values())
     columns, names = _find_columns(tuple(by_heading))

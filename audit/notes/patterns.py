@@ -1,4 +1,4 @@
-"""Tables of patterns in text files, and the form of a text in which they are looked for."""
+"""Read tables of patterns from text files, and bring texts into the form that they match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unicodedata import category, normalize
 try:
     from re import _constants as sre  # type: ignore[attr-defined]
     from re import _parser  # type: ignore[attr-defined]
-except ImportError:  # of this version's own; without them patterns are slower, not other
+except ImportError:  # private modules of this Python version; without them patterns are only slower
     sre = _parser = None
 
 _FOLD = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
@@ -22,7 +22,7 @@ _FOLD |= {code: ord(normalize("NFKC", chr(code))) for code in range(0x2F00, 0x2F
 
 
 def _list_letters(categories: str) -> str:
-    """Return the letters of scripts with capitals that are of some categories, as ranges."""
+    """Return the letters of some Unicode categories in scripts with capitals, as ranges."""
     blocks = (range(0x41, 0x590), range(0x1C80, 0x1CC0), range(0x1E00, 0x2000))
     codes = [code for block in blocks for code in block if category(chr(code)) in categories]
     begins = [code for code in codes if code - 1 not in codes]
@@ -31,20 +31,20 @@ def _list_letters(categories: str) -> str:
 
 
 CAPITAL, SMALL = _list_letters("Lu Lt"), _list_letters("Ll Mn")
-"""Letters of the Latin, Greek, Cyrillic and Armenian scripts; accents count as small ones."""
+"""Letters of the Latin, Greek, Cyrillic and Armenian scripts; accents count as small letters."""
 HAN = r"\u3005\u3006\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaffヶ"
 KATA = "ァ-ヴー"
 HIRA = "ぁ-ゖ"
 IN_KATAKANA = {code: code + 0x60 for code in range(ord("ぁ"), ord("ゖ") + 1)}
-"""From hiragana to katakana, for `str.translate`."""
+"""Hiragana to katakana, for `str.translate`."""
 
 
 def fold_characters(text: str) -> str:
-    """Return a text of the same length, in which patterns are looked for.
+    """Return a text of the same length in the form that patterns match.
 
-    Full-width letters, digits and signs become plain ones, all blanks but line ends become spaces,
-    dashes become hyphens, turned apostrophes straight ones, and radicals that stand for a character
-    become it. Offsets stay.
+    Full-width letters, digits and signs become plain ones, white space other than line ends becomes
+    spaces, dashes become hyphens, curly apostrophes become straight, and a radical used in place of
+    a character becomes that character. Offsets do not change.
     """
     return text if text.isascii() and "\t" not in text else text.translate(_FOLD)
 
@@ -52,13 +52,13 @@ def fold_characters(text: str) -> str:
 def read_pattern_table(
     module: str, **definitions: str
 ) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
-    """Read the table beside a module, its `__file__`; `rules.txt` says how one is written.
+    """Read the table beside a module, given by its `__file__`; `rules.txt` explains the format.
 
     Returns
     -------
     parts, groups
-        The named patterns, HAN, KATA, HIRA, CAPITAL, SMALL and `known` ones among them, and by
-        group each entry with its pattern.
+        The named patterns, including HAN, KATA, HIRA, CAPITAL, SMALL and `definitions`; and for
+        each group its entries, each with its pattern.
     """
     parts = {
         "HAN": HAN,
@@ -87,10 +87,11 @@ def read_pattern_table(
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Return a pattern that finds the same, quicker where most characters begin no match.
+    """Compile a pattern so that it is fast where most characters begin no match.
 
-    Python tries every branch at every character when a pattern begins with a look behind or a word
-    border. So what it can begin with is said in front, where that can be told.
+    Python tries every branch at every character if a pattern begins with a look-behind or a word
+    border. So the characters with which a match can begin are put in front as a look-ahead, if they
+    can be determined.
     """
     beginnings = None
     has_flags = re.match(r"\(\?[a-zA-Z]+\)", pattern)  # these must stay at the very beginning
@@ -105,9 +106,10 @@ def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 
 def _find_beginnings(parsed: Iterable[Any]) -> tuple[set[str], bool] | None:
-    """Return what a parsed pattern can begin with, and whether it can be empty; None: not known.
+    """Return the characters with which a parsed pattern can begin, and whether it can be empty.
 
-    As members of a character class, in the case that the pattern has.
+    The characters are members of a character class, in the case of the pattern. The result is None
+    if they cannot be determined.
     """
     beginnings = set[str]()
     for kind, value in parsed:
@@ -137,7 +139,7 @@ def _find_beginnings(parsed: Iterable[Any]) -> tuple[set[str], bool] | None:
 
 
 def _list_members(items: Iterable[Any]) -> set[str] | None:
-    """Return characters and ranges as members of a class; None where they are not listed."""
+    """Return characters and ranges as members of a character class; None for anything else."""
     members = set[str]()
     for kind, value in items:
         if kind is sre.RANGE:

@@ -1,9 +1,10 @@
-"""The place of a person's name in de-identified text, and the text without its other placeholders.
+"""Find the place of a person's name in de-identified text, and delete the other placeholders.
 
-Placeholders known: `[NAME]` and the like in capitals, `[氏名]` and the like, MIMIC-III's
-`[**Known firstname 123**]` in the categories of the public KART code, MIMIC-IV's `___`. A bracketed
-word in lower case is text. Where a text has no such place of a full name, `<PERSON>` and `【氏名】`
-are one too, a last name behind a title, and a blank (`___`, `XXXX`) that is told to be a patient.
+Supported placeholders: `[NAME]` and similar words in capitals, `[氏名]` and similar words,
+`[**Known firstname 123**]` of MIMIC-III in the categories of the public KART code, and `___` of
+MIMIC-IV. A bracketed word in lower case is text. If a text has no such place for a full name, these
+count as well: `<PERSON>`, `【氏名】`, a last name after a title, and a blank (`___`, `XXXX`) whose
+surroundings show that it is a patient.
 
 Source: Nakamura et al., section 4.2.
 """
@@ -34,7 +35,7 @@ _AROUND = [
 
 
 def _interpret_blank(text: str, *, start: int, stop: int) -> tuple[str, str, str]:
-    """Return (kind, role, sex) of the blank at these characters; ("unknown", "", "") if untold."""
+    """Return (kind, role, sex) of a blank from its surroundings; ("unknown", "", "") by default."""
     left_text = text[max(0, start - _AROUND_CHARS) : start]
     title = _RE["TITLE"].search(left_text)
     if title and title[1].lower() in _TITLE_SEX:
@@ -48,7 +49,7 @@ def _interpret_blank(text: str, *, start: int, stop: int) -> tuple[str, str, str
 
 NAME_KINDS = frozenset({"first", "last", "full", "initial"})
 
-# With a literal beginning the search is several times as fast as with the alternative.
+# A pattern with a literal beginning is several times as fast as one with alternatives.
 _MARK = re.compile(r"\[\*\*([^\[\]]{0,200}?)\*\*\]")
 _BLANK = re.compile("(?<!_)_{3}(?!_)")
 _MARK_OR_BLANK = re.compile(f"{_MARK.pattern}|{_BLANK.pattern}")
@@ -65,13 +66,13 @@ _PATIENT = re.compile(r"known |patient ")
 
 
 class Placeholder(NamedTuple):
-    """One place, in characters of the text.
+    """One placeholder and its place, in characters of the text.
 
-    `content` is what is between the marks, white space made single; `category` the same without its
-    `number`, "___" for a blank and a date's form for dates; `kind` what stands for it in this
-    program ("unknown" for an unknown category). Of names: `role` "patient", "staff" or "other";
-    `sex` "M" or "F" where it is said; those of one person that stand together have one `group`,
-    counted from 0. Else "" and -1.
+    `content` is the text between the marks with single spaces. `category` is the content without
+    its `number`, "___" for a blank, and the form of the date for dates. `kind` is this program's
+    name for the category ("unknown" for an unknown category). Names have a `role` ("patient",
+    "staff" or "other") and a `sex` ("M", "F", or "" if it is not stated); adjacent names of one
+    person share a `group`, counted from 0. Other placeholders have "" and -1 there.
     """
 
     start: int
@@ -86,16 +87,17 @@ class Placeholder(NamedTuple):
 
 
 class ParsedPlaceholders(NamedTuple):
-    """All places of a text, in order; `n_malformed` counts openings that are never closed."""
+    """All placeholders of a text, in order; `n_malformed` counts those that are never closed."""
 
     places: tuple[Placeholder, ...]
     n_malformed: int
 
 
 def find_placeholders(text: str, *, has_blanks: bool = False) -> ParsedPlaceholders:
-    """Find every placeholder of a text, and whose name the names are.
+    """Find every placeholder of a text, and the person to whom each name belongs.
 
-    `has_blanks`: whether `___` is one, as in MIMIC-IV; in MIMIC-III it is a line to write on.
+    `has_blanks` says whether `___` is a placeholder, as in MIMIC-IV; in MIMIC-III it is a line to
+    write on.
     """
     if _OPENING not in text and not (has_blanks and BLANK in text):
         return ParsedPlaceholders((), 0)
@@ -107,7 +109,7 @@ def find_placeholders(text: str, *, has_blanks: bool = False) -> ParsedPlacehold
 
 
 def has_marks(text: str) -> bool:
-    """Whether a text has placeholders of MIMIC-III, so that `___` in it is none."""
+    """Whether a text has placeholders of MIMIC-III, so that `___` is not a placeholder in it."""
     return _OPENING in text
 
 
@@ -122,9 +124,9 @@ def _describe_placeholder(text: str, match: re.Match[str]) -> Placeholder:
 
 @functools.lru_cache(maxsize=50_000)
 def _interpret_mark(mark_content: str) -> tuple[str, str, str, str, str]:
-    """Return content, category, kind, number and sex of what is between the marks."""
+    """Return content, category, kind, number and sex of the text between the marks."""
     content = " ".join(mark_content.split())
-    # Looked at first, since most categories are words with or without a number at their end.
+    # This check comes first because it is cheap, and most categories are not dates.
     may_be_date = content[:1] in _DATE_SIGNS or content[:1].isdecimal()
     if may_be_date and _RE["DATE"].fullmatch(content):
         return content, re.sub(r"\d", "9", content), "date", "", ""
@@ -190,7 +192,7 @@ def _joins(text: str, group: list[Placeholder], place: Placeholder) -> bool:
 
 
 def _find_person(text: str, group: list[Placeholder]) -> tuple[str, str]:
-    """Return whose name it is, and the sex where it is said."""
+    """Return the role of the named person, and the sex if it is stated."""
     start, stop = group[0].start, group[-1].stop
     categories = [place.category.lower() for place in group]
     roles = {place.role for place in group}.union(map(_find_category_role, categories))
@@ -208,7 +210,7 @@ def _find_person(text: str, group: list[Placeholder]) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=10_000)
 def _find_category_role(category: str) -> str:
-    """Return whose names those of a category in lower case are; "" where it does not tell."""
+    """Return the role of the people in a category, in lower case; "" if the category has none."""
     return (
         "patient" if _PATIENT.match(category) else "staff" if _RE["STAFF"].search(category) else ""
     )
@@ -217,14 +219,14 @@ def _find_category_role(category: str) -> str:
 _ROLES = {word: role for role, words in _TABLE["word"] for word in words.split("|")}
 # Japanese categories are listed: [別紙] or [図] in brackets is text.
 _JAPANESE = "|".join(word for word in _ROLES if not word.isascii())
-# One set before the alternatives: the rest of a text is passed over quickly.
+# One character class before the alternatives lets the search skip the rest of a text quickly.
 _PLACEHOLDER = re.compile(
     r"[\[［_](?:(?<=\[)\*\*(?P<mimic>[^\[\]]{0,200})\*\*\]"
     r"|(?<=[\[［])(?P<capitals>[A-Z][A-Z0-9_ \-/:#.]{0,60})[\]］]"
     rf"|(?<=[\[［])(?P<japanese>{_JAPANESE})[\]］]"
     r"|(?<=_)_{2,})"
 )
-# Between two places: the full stop of a removed initial, white space, a comma, an initial left.
+# Between two places: the full stop of a removed initial, white space, a comma, a remaining initial.
 _SLOT_GAP = re.compile(r"\.?\s*,?\s*(?:[A-Z]\.?\s+)?")
 _MAX_SLOT_GAP_CHARS = 20
 _GONE, _BREAKS = "\0", "\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
@@ -233,9 +235,10 @@ _RUN_END = re.compile(rf"([{_GONE}{_BREAKS}][\s{_GONE}]*)")
 
 @dataclass(frozen=True)
 class NameSlot:
-    """The first place of a full name, and the text around it without its other placeholders.
+    """The first place of a full name, and the text around it without other placeholders.
 
-    `roles` are ("first", "last"), ("last", "first") or ("full",); `separator` stands between two.
+    `roles` is ("first", "last"), ("last", "first") or ("full",). `separator` is the text between
+    two parts.
     """
 
     left: str
@@ -251,13 +254,13 @@ class _Slot(NamedTuple):
 
 
 def find_name_slot(text: str) -> NameSlot | None:
-    """Find the first place of a full name; None where there is none.
+    """Find the first place of a full name; None if there is none.
 
-    One placeholder for the whole name, or a first and a last name side by side in either order,
-    with at most a comma and one middle initial (which is dropped) between them.
+    The place is one placeholder for the whole name, or a first and a last name side by side in
+    either order, with at most a comma and one middle initial (which is dropped) between them.
     """
     slots = (_Slot(m.start(), m.end(), _find_match_role(m)) for m in _PLACEHOLDER.finditer(text))
-    ahead = deque(islice(slots, 1))  # what is behind the name is not looked at
+    ahead = deque(islice(slots, 1))  # placeholders after the name are not read
     while ahead:
         place = ahead[0]
         is_full = place.role == "full"
@@ -284,11 +287,11 @@ _POLITE = re.compile("様|さん")
 
 
 def find_loose_slot(text: str) -> NameSlot | None:
-    """Find the place of a patient's name by marks of which `find_name_slot` makes none.
+    """Find the place of a patient's name by marks that `find_name_slot` does not accept.
 
-    `<PERSON>` and 【氏名】 are read as in square brackets. A last name alone behind Mr, Mrs, Ms or
-    Miss, or before 様 or さん, and a blank of which what stands around tells that it is a patient's
-    name, are places of a full name.
+    `<PERSON>` and 【氏名】 count as if in square brackets. Two more kinds of places stand for a
+    full name: a last name alone after Mr, Mrs, Ms or Miss, or before 様 or さん; and a blank whose
+    surroundings show that it is a patient's name.
     """
     text = _ANGLES.sub(lambda m: "[NAME]" if _PERSON.fullmatch(m[1]) else f"[{m[1]}]", text)
     text = _CROSSES.sub(BLANK, _CORNERS.sub(r"[\1]", text))
@@ -303,12 +306,12 @@ def find_loose_slot(text: str) -> NameSlot | None:
 
 
 def holds_blanks(text: str) -> bool:
-    """Whether a text has blanks, which may be anything."""
+    """Whether a text has blanks, which may stand for anything."""
     return any(pattern.search(text) for pattern in (_BLANK, _CROSSES))
 
 
 def _is_patient(text: str, place: re.Match[str]) -> bool:
-    """Whether a placeholder is a patient's name by what stands around it."""
+    """Whether the surroundings of a placeholder show that it is a patient's name."""
     if place[0] == BLANK:
         kind, role, _ = _interpret_blank(text, start=place.start(), stop=place.end())
         return role == "patient" and kind in ("full", "last")
@@ -338,7 +341,7 @@ def _find_match_role(match: re.Match[str]) -> str:
 
 
 def _find_partner(text: str, place: _Slot, *others: _Slot) -> _Slot | None:
-    """Return the other part of the name of which a place is one part."""
+    """Return the place of the other part of a name; None if there is none beside it."""
     previous = place
     for partner in others if place.role in ("first", "last") else ():
         gap = _SLOT_GAP.fullmatch(text, previous.stop, partner.start)
@@ -364,8 +367,11 @@ def _find_separator(between: str) -> str:
 
 
 def _remove_placeholders(text: str) -> str:
-    """Return a text without placeholders; white space with one or a line break in it is a space."""
-    # A text may hold NULs (from JSON); they go first, since here a NUL marks what was deleted.
+    """Return a text without placeholders.
+
+    White space that contains a placeholder or a line break becomes one space.
+    """
+    # A NUL marks a deleted placeholder here, so NULs of the text itself (from JSON) are removed.
     *parts, rest = _RUN_END.split(_PLACEHOLDER.sub(_GONE, text.replace(_GONE, "")))
     cleaned = ""
     for part, run in zip(parts[::2], parts[1::2], strict=True):

@@ -1,6 +1,6 @@
-"""Notes from CSV, JSONL, Parquet or a folder of texts, as a stream; and the files that may be read.
+"""Read notes from CSV, JSONL, Parquet, FHIR or a folder of texts as a stream; list such files.
 
-A row that is broken is refused with its number and the others are read. Pages pick a file under the
+A broken row is refused with its number, and the other rows are read. Pages choose a file under the
 registered folders by its identifier, which is compared and never made into a path.
 """
 
@@ -54,7 +54,7 @@ MAX_LINE_CHARS = 8_000_000
 _HEAD_BYTES = 1 << 20
 _BLOCK_CHARS = 1 << 16
 _PARQUET = b"PAR1"
-# Notes pack five to one; what unpacks to a hundred times its size is made to fill a disk.
+# Notes pack five to one; a file that unpacks to a hundred times its size is meant to fill a disk.
 _MAX_RATIO = 100
 _RATIO_SLACK_CHARS = 64 << 20
 _MAX_NUL_SHARE = 0.02
@@ -65,7 +65,7 @@ ByteListener = Callable[[int], None]
 
 @contextmanager
 def _open_unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open a plain or gzip file: as it lies there, and unpacked."""
+    """Open a plain or gzip file; yield the file as stored, and the unpacked stream."""
     try:
         with open_regular(path) as file:
             is_packed = file.read(2) == GZIP
@@ -84,9 +84,10 @@ def read_lines(
     on_bytes: ByteListener = lambda n: None,
     max_chars: int = MAX_LINE_CHARS,
 ) -> Iterator[str]:
-    """Yield the lines of a plain or gzip file, cut at line feeds alone, which stay.
+    """Yield the lines of a plain or gzip file, each with its line feed.
 
-    `on_bytes` gets the bytes of the file as it lies there since the last call.
+    Only line feeds end a line. `on_bytes` receives the number of bytes of the stored file that were
+    read since its last call.
     """
     with _open_unpacked(path) as (file, unpacked):
         text = io.TextIOWrapper(unpacked, codec, "surrogateescape", newline="\n")
@@ -120,8 +121,8 @@ def read_lines(
 def detect_encoding(head: bytes, *, subject: str) -> str:
     """Return the codec of a file from its first megabyte: "utf-8-sig" or "cp932".
 
-    A head with a few broken bytes among whole letters is UTF-8; rows that hold them are refused
-    one by one. Everything else that is not surely UTF-8 or CP932 is refused here.
+    A head with a few broken bytes among valid characters is UTF-8; the rows with broken bytes are
+    refused one by one. Anything else that is not certainly UTF-8 or CP932 is refused here.
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
         raise AuditError("The file is UTF-16 or not text.", where=subject, do=SAVE_AS_UTF8)
@@ -182,11 +183,11 @@ _FORMAT = "Name the column of the notes `text`, or say which column it is."
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One note; fields other than the text are "" where they are not given.
+    """One note; fields other than the text are "" if the source does not have them.
 
-    `note_id` is then the row's number. `row` counts rows (the header is row 1), lines (JSONL) or
-    files (folder, in the order of the paths) or resources (FHIR): no two notes of a source have
-    the same. `known` are people whom other fields of the same file name.
+    A missing `note_id` is the number of the row. `row` counts rows (the header is row 1), lines
+    (JSONL), files (folder, in the order of the paths) or resources (FHIR); no two notes of a source
+    have the same number. `named_people` are the people that other fields of the file name.
     """
 
     note_id: str
@@ -201,12 +202,12 @@ class Note:
 
 @dataclass(frozen=True)
 class NoteSource:
-    """Where notes are read from, with what was found out about it before reading.
+    """A source of notes, and what is known about it before the notes are read.
 
-    `kind` is "csv", "jsonl", "parquet", "folder" or "fhir" (a file, or a folder of them); `codec`
-    "utf-8-sig", "cp932" or "" where there is none; all `headings` in order; `columns` go from a
-    field of a note to the headings that are taken for it, of which the first that is filled wins;
-    both are empty where there is no table. `n_bytes` are those of the files as they lie there.
+    `kind` is "csv", "jsonl", "parquet", "folder" or "fhir" (a file, or a folder of them). `codec`
+    is "utf-8-sig", "cp932", or "" if it has none. `headings` holds all headings in order. `columns`
+    maps a field of a note to its headings; the first one with a filled cell is used. Both are empty
+    if there is no table. `n_bytes` is the size of the stored files.
     """
 
     path: Path
@@ -218,12 +219,12 @@ class NoteSource:
 
     @property
     def has_text(self) -> bool:
-        """Whether it is clear where the notes stand."""
+        """Whether the place of the notes' text is known."""
         return self.kind in _WITHOUT_TABLE or bool(self.columns["text"])
 
     @property
     def has_patients(self) -> bool:
-        """Whether the notes say whose they are: in a column, or by the folders that they lie in."""
+        """Whether the patient of each note is known, from a column or from the folders."""
         if self.kind == "fhir":
             return True
         if self.kind == "folder":
@@ -231,7 +232,7 @@ class NoteSource:
         return bool(self.columns["patient_id"])
 
     def read(self, *, on_bytes: ByteListener = lambda n: None) -> Iterator[Note | RowNote]:
-        """Go through the notes and the refusals in their order; `on_bytes` as in `read_lines`."""
+        """Yield the notes and the refusals in order; `on_bytes` is as in `read_lines`."""
         if self.kind == "folder":
             yield from _read_folder_notes(self.path, on_bytes=on_bytes)
             return
@@ -254,7 +255,7 @@ class NoteSource:
     def rows(
         self, *, on_bytes: ByteListener = lambda n: None, headings: Sequence[str] = ()
     ) -> Iterator[Row | RowNote]:
-        """Go through the rows of a table as they are; of Parquet these headings, or the notes'."""
+        """Return the raw rows of a table; of Parquet only `headings`, or the mapped columns."""
         if self.kind == "parquet":
             column_names = headings or [name for names in self.columns.values() for name in names]
             return _read_parquet_rows(
@@ -265,12 +266,12 @@ class NoteSource:
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
-    """Find out what a path holds and which columns are which, without reading the notes.
+    """Determine the kind of a source of notes and its columns, without reading the notes.
 
-    `NOTEEVENTS.csv`, `discharge.csv`, any CSV, JSONL or Parquet file with a column of texts (.gz
-    too), FHIR in JSON or a folder of it, or a folder of .txt or .html files, where a folder inside
-    it is a patient. `columns` go from a field of a note to its column, for names that are not
-    known.
+    The source may be `NOTEEVENTS.csv`, `discharge.csv`, any CSV, JSONL or Parquet file with a
+    column of texts (.gz too), FHIR in JSON or a folder of it, or a folder of .txt or .html files,
+    where each folder inside is a patient. `columns` maps a field of a note to its column, for
+    columns with unknown names.
     """
     source = inspect_notes(path, columns=columns)
     if not source.has_text:
@@ -279,7 +280,7 @@ def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteS
 
 
 def inspect_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
-    """Find out the same; where there is no column of texts, that is no error."""
+    """Do the same as `open_notes`, but accept a table without a column of texts."""
     columns = columns or {}
     if unknown := sorted(set(columns) - set(FIELDS)):
         raise AuditError("`{unknown}` is no field of a note.", where="columns", unknown=unknown[0])
@@ -298,7 +299,7 @@ def inspect_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> No
 
 
 def _probe_file(path: Path) -> tuple[str, str, tuple[str, ...]]:
-    """Return kind, codec and headings of a file; of JSONL the keys in its first megabyte."""
+    """Return kind, codec and headings of a file; for JSONL, the keys in its first megabyte."""
     if not path.is_file():
         raise AuditError("The file is not there or cannot be read.", where="notes")
     if not path.stat().st_size:
@@ -347,7 +348,7 @@ def _choose_columns(
 
 
 def _find_columns(header: Sequence[str], field: str) -> tuple[str, ...]:
-    """Return the columns that a field is taken from, the first choice first."""
+    """Return the columns for a field, in order of preference."""
     keys = [heading_key(name) for name in header]
     known_keys = HEADINGS[field] + (HEADINGS["record_number"] if field == "patient_id" else ())
     columns = [
@@ -363,10 +364,10 @@ def _find_columns(header: Sequence[str], field: str) -> tuple[str, ...]:
 def make_note(
     fields: Mapping[str, str], *, row: int, is_plain: bool = False, named_people: Groups = ()
 ) -> Note | RowNote:
-    """Return the note of a row's values, by field, or why it is none.
+    """Make a note from the values of a row by field, or return the reason for refusing the row.
 
-    A text in HTML or FHIR is read; other documents are refused by their names. One that `is_plain`
-    stays as it is: its spans count its characters.
+    A text in HTML or FHIR is converted to plain text; other kinds of documents are refused. If
+    `is_plain` is true, the text stays as it is, because spans count its characters.
     """
     text = fields["text"]
     if not is_plain and is_whole(text):
@@ -397,7 +398,7 @@ def make_note(
 
 
 def _read_document(text: str) -> tuple[str, Groups]:
-    """Return the text that a person reads in a note, and people whom its other fields name."""
+    """Return the plain text of a note, and the people whom other fields of a FHIR note name."""
     if len(text) > MAX_HTML_CHARS:
         return text, ()
     form = text_form(text, what="")
@@ -407,7 +408,7 @@ def _read_document(text: str) -> tuple[str, Groups]:
 
 
 def list_fhir_files(path: Path) -> list[Path]:
-    """Return the files of FHIR in JSON of a path: itself, or those of a folder, by their names."""
+    """Return the FHIR files of a path: the file itself, or the JSON files of a folder, sorted."""
     if not path.is_dir():
         return [path]
     files = (
@@ -418,7 +419,7 @@ def list_fhir_files(path: Path) -> list[Path]:
 
 
 def _read_fhir_notes(path: Path, *, on_bytes: ByteListener) -> Iterator[Note | RowNote]:
-    """Yield a note of each resource that has a text; the people of all files are read first."""
+    """Yield a note for each resource with a text; the people of all files are read first."""
     people = KnownPeople()
     for resource in _read_fhir_resources(path):
         if isinstance(resource, Resource):
@@ -484,7 +485,7 @@ def _read_parquet_rows(
 
 
 def _list_text_files(folder: Path) -> list[tuple[Path, int]]:
-    # Links are not followed: a link out of the folder is not what was chosen.
+    # Links are not followed, because the user chose the folder, not the target of a link.
     texts = (
         Path(top, name) for top, _, names in os.walk(folder) for name in names if _is_text(name)
     )
@@ -516,7 +517,7 @@ def _read_folder_notes(folder: Path, *, on_bytes: ByteListener) -> Iterator[Note
 VARIABLE = "KART_AUDIT_NOTES"
 """Environment variable that names the registered folders, separated as in PATH."""
 EXAMPLE = "example/notes.csv"
-"""Invented notes that are always there, to try the program with."""
+"""Invented notes that are always available for trying the program."""
 
 _SUFFIXES = {
     **dict.fromkeys((".csv", ".csv.gz", ".tsv"), "csv"),
@@ -530,10 +531,10 @@ _MAX_FOLDERS = 5_000
 
 @dataclass(frozen=True)
 class NoteFile:
-    """A file, or a folder of texts, in the list; `kind` is by the name alone.
+    """A listed file, or a listed folder of texts; its `kind` follows from the name alone.
 
-    `file_id` is the folder's label and the path under it, with "/"; `n_bytes` of a folder are those
-    of the texts right inside it; `path` has its links resolved.
+    `file_id` is the folder's label and the path under it, joined by "/". `n_bytes` of a folder
+    counts the texts directly inside it. `path` has its links resolved.
     """
 
     file_id: str
@@ -548,7 +549,7 @@ def list_note_files() -> tuple[NoteFile, ...]:
 
 
 def resolve_note_file(file_id: str) -> Path:
-    """Return the path of a file in the list."""
+    """Return the path of a listed file; raise AuditError if the list does not have it."""
     if file_id == EXAMPLE:
         return _make_example().path
     path = next((file.path for file in _walk_folders() if file.file_id == file_id), None)
@@ -568,7 +569,7 @@ def _make_example() -> NoteFile:
 
 
 def _walk_folders() -> Iterator[NoteFile]:
-    """Yield what can be read, in order of name; links are not followed."""
+    """Yield readable files and folders in order of name; links are not followed."""
     for label, top in registered_folders(VARIABLE, taken="example", unnamed="notes"):
         for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
             folder = Path(name)
@@ -598,7 +599,7 @@ def _walk_folders() -> Iterator[NoteFile]:
 
 
 def _holds_texts_alone(folder: Path) -> bool:
-    """Whether a folder may be a patient's."""
+    """Whether a folder holds only texts, so that it may belong to one patient."""
     _, inside, names = next(os.walk(folder), ("", [""], []))
     visible_names = list(filter(_is_shown, names))
     return (

@@ -1,10 +1,10 @@
-"""Sentences: where those of a clinical text begin and end, by rule, in English and Japanese.
+"""Find the sentences of a clinical text by rules, in English and Japanese.
 
-Comes in: a text. Goes out: offsets; the text itself is not changed. Time linear in its length.
+Input: a text. Output: offsets; the text itself does not change. The time is linear in its length.
 
-A full stop ends a sentence unless it belongs to a title, an abbreviation, an initial, a number, a
-list's number or a placeholder. An empty line ends one as well, and a line break does where the
-next line begins as a list or a heading does.
+A full stop ends a sentence unless it belongs to a title, an abbreviation, an initial, a number, the
+number of a list item, or a placeholder. An empty line also ends a sentence, and so does a line
+break if the next line begins like a list item or a heading.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from audit.text import word_lists
 
 _LISTS = word_lists(Path(__file__).with_suffix(".txt"))
-# One set before the alternatives: places where no sentence can end are passed over quickly.
+# One character class before the alternatives lets the search skip other characters quickly.
 _STOP = re.compile(
     r"[\[\n。．！？.!?](?:"
     r"(?P<placeholder>(?<=\[)\*\*[^\[\]]{0,200}\*\*\])"
@@ -34,7 +34,7 @@ _WIDE_NUMBER = re.compile(r"[0-9０-９]．[0-9０-９]")
 
 
 def find_sentences(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each sentence from `start` on, white space around it left out."""
+    """Yield (start, end) of each sentence from `start` on, without the white space around it."""
     begin = start
     for match in _STOP.finditer(text, start):
         if match["placeholder"] is not None or not _is_sentence_end(text, match):
@@ -49,7 +49,7 @@ def find_sentences(text: str, *, start: int = 0) -> Iterator[tuple[int, int]]:
 
 
 def find_sentences_end(text: str, *, start: int, n: int) -> int:
-    """Return where the n-th sentence from `start` on ends; `start` where there is none.
+    """Return the end of the n-th sentence from `start` on; `start` if there is no sentence.
 
     A sentence that begins before `start` counts from `start` on.
     """
@@ -60,11 +60,11 @@ def find_sentences_end(text: str, *, start: int, n: int) -> int:
 
 
 def find_sentence_start(text: str, *, offset: int, reach: int = 400) -> int:
-    """Return where the sentence that holds the offset `at` begins; `at` if that is out of reach."""
+    """Return the start of the sentence at `offset`; `offset` if the start is out of reach."""
     first = max(0, offset - reach)
     sentence_start = first if first == 0 else offset
     for begin, end in find_sentences(text[: offset + 1], start=first):
-        # A cut in the middle of a sentence is no beginning.
+        # `first` may lie in the middle of a sentence; that is not the start of one.
         if begin <= offset < end and (begin > first or first == 0):
             sentence_start = begin
     return sentence_start

@@ -1,6 +1,6 @@
-"""Notes with spans: which characters of a text are personal information, and of which type.
+"""Notes with spans: the characters of a text that are personal information, and their types.
 
-Offsets count code points of the source text, half open, as Python slices do.
+Offsets count code points of the source text; intervals are half open, as in Python slices.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from audit.text import word_lists
 MAX_LABEL_CHARS = 100
 _MAX_LABELS = 10_000
 _MAX_NAMED = 20
-"""Of a label map."""
+"""How many labels of a label map a message names."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Span:
-    """Characters `start` to `end` (exclusive) of a text, and what they are.
+    """The characters `start` to `end` (exclusive) of a text, and their label.
 
-    ValueError where it is empty or begins before the text, and for a label that is empty, too long,
-    or holds white space or characters that cannot be printed.
+    Raises ValueError if the span is empty or begins before the text, or if the label is empty, too
+    long, or holds white space or characters that cannot be printed.
     """
 
     start: int
@@ -42,20 +42,20 @@ class Span:
 
     @property
     def n_chars(self) -> int:
-        """How many characters it covers."""
+        """The number of characters that it covers."""
         return self.end - self.start
 
     def overlap(self, span: Span) -> int:
-        """How many characters two spans share."""
+        """Return how many characters two spans share."""
         return max(0, min(self.end, span.end) - max(self.start, span.start))
 
 
 @dataclass(frozen=True)
 class TaggedDocument:
-    """A note and its spans: sorted, each once; they may overlap.
+    """A note and its spans, which are sorted and unique, and may overlap.
 
-    `patient_id` is None where it is not known. `n_duplicates` spans were given more than once and
-    left out. `unaligned` are labels of predictions without a place in the text: they are spurious.
+    `patient_id` is None if it is unknown. `n_duplicates` counts duplicate spans that were left out.
+    `unaligned` holds the labels of predictions without a place in the text, which are spurious.
     """
 
     doc_id: str
@@ -75,11 +75,11 @@ class TaggedDocument:
 
     @property
     def patient(self) -> tuple[int, str]:
-        """The key of the patient; a note of unknown owner is a patient of its own."""
+        """The key of the patient; a note of an unknown patient has a key of its own."""
         return (0, self.doc_id) if self.patient_id is None else (1, self.patient_id)
 
     def with_spans(self, spans: Iterable[Span], *, unaligned: Iterable[str] = ()) -> TaggedDocument:
-        """Return the note with other spans in any order; what is given twice is counted."""
+        """Return the note with other spans, given in any order; duplicates are counted."""
         all_spans = list(spans)
         unique_spans = tuple(sorted(set(all_spans)))
         n_twice, lost = len(all_spans) - len(unique_spans), tuple(sorted(unaligned))
@@ -94,13 +94,13 @@ def build_document(
     patient_id: str | None = None,
     unaligned: Iterable[str] = (),
 ) -> TaggedDocument:
-    """Return a document of spans in any order; what is given twice is counted and left out."""
+    """Build a document from spans in any order; duplicates are counted and left out."""
     document = TaggedDocument(doc_id, text, patient_id=patient_id)
     return document.with_spans(spans, unaligned=unaligned)
 
 
 def count_overlapping(spans: Iterable[Span]) -> int:
-    """Return how many spans share a character with one that begins before them."""
+    """Return how many spans share a character with an earlier span."""
     n, reached = 0, 0
     for span in sorted(spans):
         n += span.start < reached
@@ -137,12 +137,12 @@ JAPANESE = {
 }
 
 RISK_ORDER = (IDENTIFIER, PERSONAL_ID_CODE, CONTACT, LINKAGE_CODE, QUASI_IDENTIFIER)
-"""Which type a stretch of text has where several claim it: what identifies most comes first."""
+"""Types in order of precedence for overlapping spans: the most identifying type comes first."""
 
 NAMES: dict[str, str] = {name: name for name in TYPES}
 NAMES |= {japanese: name for name, japanese in JAPANESE.items()}
 NAMES |= {"連絡先": CONTACT, "contact_information": CONTACT, "contact_info": CONTACT}
-"""Every name of a type that is understood, in the form of `fold_label`."""
+"""All accepted names of the types, in the form of `fold_label`, and the type of each."""
 
 FOREIGN: dict[str, str] = {
     label: name
@@ -162,18 +162,18 @@ def fold_label(label: str) -> str:
 
 
 def normalize_label(label: str) -> str:
-    """Return the English name of one of the five types; any other label as it is, in one piece."""
+    """Return the English name of one of the five types; join the words of any other label."""
     return NAMES.get(fold_label(label)) or "_".join(label.split())
 
 
 @dataclass(frozen=True)
 class LabelMap:
-    """From a label, in the form of `fold_label`, to another; to "" where its spans are left out."""
+    """A map from labels, in the form of `fold_label`, to others; "" leaves their spans out."""
 
     labels: Mapping[str, str]
 
     def map_label(self, label: str) -> str | None:
-        """Return what a label becomes; None where the map does not know it."""
+        """Return the new label; None if the map does not have the label."""
         name = normalize_label(label)
         return name if name in TYPES else self.labels.get(fold_label(label))
 
@@ -184,7 +184,10 @@ FIVE_TYPES = LabelMap(FOREIGN)
 
 @dataclass(frozen=True)
 class RelabelledDocument:
-    """A document with mapped labels; `n_left_out` spans have the type "", `unknown` ones none."""
+    """A document with mapped labels.
+
+    `n_left_out` counts spans whose label maps to ""; `unknown` holds the labels that the map lacks.
+    """
 
     document: TaggedDocument
     n_left_out: int
@@ -192,7 +195,7 @@ class RelabelledDocument:
 
 
 def relabel_document(document: TaggedDocument, *, by: LabelMap) -> RelabelledDocument:
-    """Return a document with its labels mapped; a span of an unknown label keeps its own."""
+    """Return a document with its labels mapped; a span with an unknown label keeps it."""
     labels = {span.label for span in document.spans}
     unknown = sorted(label for label in labels if by.map_label(label) is None)
     new = {
@@ -239,6 +242,6 @@ def read_label_map(text: str, *, subject: str) -> LabelMap:
 
 
 def order_labels(labels: Iterable[str]) -> tuple[str, ...]:
-    """Return labels in the order of tables: the five types first, then others by their letters."""
+    """Return labels in the order of tables: the five types, then other labels alphabetically."""
     rank = {name: i for i, name in enumerate(TYPES)}
     return tuple(sorted(set(labels), key=lambda label: (rank.get(label, len(rank)), label)))

@@ -167,10 +167,10 @@ def test_a_tokenizer_that_does_not_fit_its_vocabulary_is_refused_by_files_and_as
     is_checked = []
     check = TokenizerFiles.refuse_unfit_case
 
-    def check_as_built(files: TokenizerFiles, normalizer: Any, *, where: str) -> None:
-        is_checked.append(where)
+    def check_as_built(files: TokenizerFiles, normalizer: Any, *, place: str) -> None:
+        is_checked.append(place)
         if len(is_checked) > 1:  # the files themselves pass
-            check(files, normalizer, where=where)
+            check(files, normalizer, place=place)
 
     monkeypatch.setattr(TokenizerFiles, "refuse_unfit_case", check_as_built)
     with pytest.raises(AuditError) as built:
@@ -200,9 +200,9 @@ def test_files_alone_tell_the_normalizer_that_is_built(case, tmp_path, monkeypat
     normalizers = []
     check = TokenizerFiles.refuse_unfit_case
 
-    def noted(files: TokenizerFiles, normalizer: Any, *, where: str) -> None:
+    def noted(files: TokenizerFiles, normalizer: Any, *, place: str) -> None:
         normalizers.append(normalizer)
-        check(files, normalizer, where=where)
+        check(files, normalizer, place=place)
 
     monkeypatch.setattr(TokenizerFiles, "refuse_unfit_case", noted)
     load_model(folder)
