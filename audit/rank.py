@@ -57,7 +57,7 @@ _COLUMNS = (
 
 
 class RankTask(Task, RunSettings):
-    """Names of a file, ranked by one run."""
+    """A task that ranks the names of a file by one run."""
 
     job = "rank"
 

@@ -38,7 +38,7 @@ _JUDGED_AGAIN = (
 
 
 class JudgeTask(Task):
-    """A kept audit that is judged again."""
+    """A task that judges a stored audit again."""
 
     job = "judge"
 

@@ -1,8 +1,8 @@
-"""Randomness that is counted, not carried along: every draw has its own key.
+"""Counted randomness: every draw has its own key, and no generator is carried along.
 
-A draw depends on the seed, on what it is for and on where it stands (shard, block, micro-batch),
-and on nothing that was drawn before it. So work that was interrupted goes on with the same draws,
-in any order.
+A draw depends on the seed, on its purpose and on its place (shard, block, micro-batch), and on
+nothing that was drawn before it. So work that was interrupted goes on with the same draws, in any
+order.
 """
 
 from __future__ import annotations

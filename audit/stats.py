@@ -17,7 +17,7 @@ BoolArray = NDArray[np.bool_]
 
 Z_95 = 1.959963984540054
 FPRS = (0.1, 0.01, 0.001)
-"""False-positive rates (fractions) at which a ranking is read."""
+"""False-positive rates (fractions) at which the TPR of a ranking is reported."""
 MIN_NAMES = 5
 """With fewer members or controls an AUC decides nothing."""
 MIN_CONTROLS = 200
@@ -27,7 +27,7 @@ MIN_PARTS = 10
 N_REPLICATES = 1000
 """Bootstrap replicates over patients."""
 DRAW_SIZE = 100
-"""Inputs or documents whose randomness is drawn together."""
+"""Number of inputs or documents whose randomness is drawn together."""
 
 _DRAWS_PER_CHUNK = 4_000_000  # bounds memory to some 100 MB
 
@@ -61,7 +61,7 @@ def wilson(value: float, *, n_total: int) -> Estimate:
 
 @dataclass(frozen=True)
 class Rate:
-    """`n_hits` out of `n_total` trials that were really made."""
+    """`n_hits` hits in `n_total` trials."""
 
     n_hits: int
     n_total: int

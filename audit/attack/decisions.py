@@ -41,32 +41,32 @@ class Confusion:
 
     @property
     def n_members(self) -> int:
-        """Members judged."""
+        """Number of members that were judged."""
         return self.tp + self.fn
 
     @property
     def n_controls(self) -> int:
-        """Controls judged."""
+        """Number of controls that were judged."""
         return self.fp + self.tn
 
     @property
     def recall(self) -> Rate:
-        """Members flagged, of the members."""
+        """Share of the members that are flagged."""
         return Rate(self.tp, self.n_members)
 
     @property
     def false_positive_rate(self) -> Rate:
-        """Controls flagged, of the controls."""
+        """Share of the controls that are flagged."""
         return Rate(self.fp, self.n_controls)
 
     @property
     def precision(self) -> Rate:
-        """Members, of the names flagged."""
+        """Share of the flagged names that are members."""
         return Rate(self.tp, self.tp + self.fp)
 
     @property
     def accuracy(self) -> Rate:
-        """Names judged correctly, of all names."""
+        """Share of all names that are judged correctly."""
         return Rate(self.tp + self.tn, self.n_members + self.n_controls)
 
     @property
@@ -236,7 +236,7 @@ def name_p_values(
 
 
 def q_values(p: ArrayLike, *, is_member: Sequence[bool | None]) -> FloatArray:
-    """Return Benjamini-Hochberg q [N]; members and unknown are one family, controls another."""
+    """Return Benjamini-Hochberg q [N]; listed controls are a family of their own."""
     q = np.array(p, dtype=np.float64)
     is_control = truth_mask(is_member, truth=False)
     for family in (is_control, ~is_control):

@@ -156,7 +156,7 @@ class ShardOrder:
 
     @property
     def n_rows(self) -> int:
-        """Rows of forward passes."""
+        """Number of rows of forward passes."""
         return self.task.n_rows(self.kind, self.n)
 
 

@@ -58,7 +58,7 @@ class GenerationTask:
 
     @property
     def n_tokens(self) -> float:
-        """Tokens of a document."""
+        """Number of tokens of a document."""
         return float(len(self.prompt))
 
     def n_rows(self, kind: str, n: int) -> int:

@@ -195,7 +195,7 @@ def make_comparison_pool(
 
 
 def find_ranked_controls(attack: AttackResult, *, source: ControlSource) -> IntArray:
-    """Return the rows of the controls that names are ranked among, of all names of the attack."""
+    """Return the rows, among all names of the attack, of the controls for ranking."""
     if source in OF_HOSPITAL:
         return np.flatnonzero(attack.listed.is_person)
     return np.arange(len(attack.listed), len(attack.n_pieces))
@@ -535,7 +535,7 @@ def _test_against(
 
 
 def _check_null(attack: AttackResult) -> dict[str, float] | None:
-    """Say whether members differ from reference controls; None without members."""
+    """Test whether members differ from reference controls; None without members."""
     members = truth_mask(attack.listed.is_member, truth=True)
     if not members.any():
         return None

@@ -56,7 +56,7 @@ MAX_ROLES = 12
 MIN_HELD_OUT = 19
 """With fewer held-out names the smallest rank p-value is above 0.05."""
 N_DRAWN = 2000
-"""Draws for an interval of an exposure."""
+"""Bootstrap draws for the interval of an exposure."""
 MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 
 

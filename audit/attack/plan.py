@@ -77,7 +77,7 @@ class ControlNeed:
 
     @property
     def is_met(self) -> bool:
-        """Whether there are enough."""
+        """Whether there are enough controls."""
         return self.n_needed is not None and self.n_available >= self.n_needed
 
 
@@ -156,7 +156,8 @@ def list_phases(request: AuditRequest) -> tuple[Phase, ...]:
 
 
 Amount = Sequence[Mapping[str, float]]
-"""By kind of evidence: documents or inputs, and rows of forward passes x tokens of a row."""
+"""Two mappings by kind of evidence: documents or inputs, and rows of forward passes x tokens of a
+row."""
 
 
 def _measure_amount(request: AuditRequest) -> Amount:

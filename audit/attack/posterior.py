@@ -48,9 +48,9 @@ class PosteriorShard:
     # [P] how often each passage was drawn; [P, n_listed] sums of ln p over its draws.
     passage_n_inputs: IntArray = field(default_factory=_empty_array)
     passage_sum_log_p: FloatArray = field(default_factory=_empty_array)
-    # Of names of two single pieces, listed or not: [c] inputs of coarse blocks, and
+    # For names of two single pieces, listed or not: [c] inputs of coarse blocks, and
     # [c, kinds, 2, V] sums of every token's ln p at their masks in passages of each kind, in single
-    # precision. Empty where no such name was asked.
+    # precision. Empty if no such name is read.
     vocabulary_n_inputs: IntArray = field(default_factory=_empty_array)
     vocabulary: NDArray[np.float32] = field(default_factory=_empty_array)
 

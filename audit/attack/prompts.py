@@ -178,12 +178,12 @@ class PosteriorTask:
     n_listed: int
     mask_id: int
     seed: int
-    # Training mode (the paper's), or evaluation mode, in which equal inputs are run once.
+    # Training mode (the paper's), or evaluation mode, which runs equal inputs only once.
     is_dropout_on: bool = True
     # Rows of one forward pass; part of the question, since dropout masks depend on it.
     micro_batch: int = 32
-    # For each kind of passage the masks of a name of two parts of one piece each, as
-    # `Layout.n_pieces` has them; (): nothing is kept of names that are not listed.
+    # For each kind of passage the masks of a name of two single-piece parts, in the form of
+    # `Layout.n_pieces`; (): names that are not listed have no evidence.
     pairs: tuple[tuple[int, int], ...] = ()
 
     name_fields: ClassVar = ("pieces", "part_columns", "n_listed")
@@ -209,7 +209,7 @@ class PosteriorTask:
 
     @property
     def n_tokens(self) -> float:
-        """Mean tokens of a passage."""
+        """Mean number of tokens of a passage."""
         return float(np.mean([len(t.left) + len(t.right) for t in self.templates]))
 
     def n_rows(self, kind: str, n: int) -> int:

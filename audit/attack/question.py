@@ -86,7 +86,7 @@ class PosteriorSettings(Record):
 
     flags: ClassVar = {"is_dropout_on": "--no-dropout", "is_sequential": "--until-settled"}
 
-    # Passages drawn with replacement; at most so many where `is_sequential`.
+    # Passages drawn with replacement; the upper limit if `is_sequential`.
     n_inputs: int = _integer_field("inputs", 10_000, low=1, high=10_000_000)
     # The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
     n_chain_inputs: int = _integer_field("chain inputs", 200, low=0, high=1_000_000)
@@ -201,7 +201,7 @@ class AuditRequest(RunSettings):
         }
 
     def audit_digest(self) -> str:
-        """Return the digest that names the audit; raises as `question`."""
+        """Return the digest that names the audit; raises the errors of `question`."""
         return question_digest(self.question())
 
 
@@ -215,8 +215,8 @@ def equal_models_error() -> AuditError:
 
 
 SIBLING_TERMS = ("evidence_version", "scenario", "general", "settings", "dtype")
-"""Parts of a question that must be the same in the audit of a sibling model: a run of another size,
-or with another general model, would have seen more or less."""
+"""Parts of a question that the audit of a sibling model must share: a run of another size, or with
+another general model, would see more or less."""
 
 
 def sibling_terms(question: Mapping[str, object]) -> str:

@@ -210,7 +210,7 @@ class Sums:
 
     @property
     def name_parts(self) -> NameParts:
-        """The parts, where evidence is by part."""
+        """The parts of evidence by part; `chain` has none."""
         assert self.parts is not None
         return self.parts
 
@@ -498,7 +498,7 @@ class AttackResult:
 
     @property
     def kinds(self) -> list[ScoreKind]:
-        """The scores that this attack has."""
+        """The kinds of scores that this attack has."""
         return [kind for kind in list_scores(self.scenario) if kind.name in self.scores]
 
     @property

@@ -206,7 +206,7 @@ def _decide_state(
     planted: DoseRecord | None,
     bounds: Mapping[int, float],
 ) -> tuple[State, list[str]]:
-    """Return the state and its reasons, those that decide first."""
+    """Return the state and its reasons; the reasons that decide come first."""
     routes = (("group_stands_out", evidence.group.p), ("names_stand_out", evidence.p_names))
     standing_out = [code for code, p_route in routes if p_route <= ALPHA]
     if not evidence.has_evidence:

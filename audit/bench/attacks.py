@@ -29,7 +29,7 @@ from audit.stats import IntArray
 
 CLS, SEP, MASK, FIRST_WORD = 101, 102, 103, 104
 _LOGIT_SPREAD = 1.7  # standard deviation in nats
-_N_GIVEN = 6  # tokens of the default prompt that are no [MASK]
+_N_GIVEN = 6  # tokens of the default prompt that are not [MASK]
 _PAPER = {"n_documents": 10_000, "n_steps": 500}
 _TFLOPS_H200 = 790.0  # of bfloat16, dense
 _BATCHES = {"cpu": (4, 16, 64), "cuda": (64, 256)}
@@ -75,7 +75,7 @@ def make_generation_task(settings: BenchSettings) -> GenerationTask:
 
 
 def measure_generation(settings: BenchSettings) -> dict[str, Any]:
-    """Measure document-steps of scenario 1."""
+    """Measure scenario 1 in document-steps."""
     device = pick_device(settings.device)
     task, n_documents = (
         make_generation_task(settings),
@@ -140,7 +140,7 @@ def _run_plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: i
 
 
 def measure_posterior(settings: BenchSettings) -> dict[str, Any]:
-    """Measure inputs of scenario 2, dropout on, every name scored."""
+    """Measure scenario 2 in inputs, with dropout on and every name scored."""
     device = pick_device(settings.device)
     task, batch = make_posterior_task(settings), settings.batch or _N_DRAWS_OF_LENGTH
     n_inputs = batch * _N_LENGTHS
@@ -169,7 +169,7 @@ def measure_posterior(settings: BenchSettings) -> dict[str, Any]:
 
 
 def make_posterior_task(settings: BenchSettings) -> PosteriorTask:
-    """Return passages with lengths like a normal distribution's, and names of two pieces."""
+    """Return a task with normally distributed passage lengths and names of two pieces."""
     mean = settings.n_tokens or _MEAN_LENGTH
     rng = np.random.default_rng(12)
     shares = (np.arange(_N_LENGTHS) + 0.5) / _N_LENGTHS

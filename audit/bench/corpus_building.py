@@ -120,7 +120,7 @@ def build_corpus(
     order = CorpusTask(notes=notes, seed=1, canary_counts=counts, workers=workers)
     make_corpus(order, out=folder)
     seconds, own_usage = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
-    worker_usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # their memory: of the largest
+    worker_usage = resource.getrusage(resource.RUSAGE_CHILDREN)  # memory of the largest
     n_workers = workers if workers > 1 else 0
     examination = read_examination(folder)
     return {

@@ -31,7 +31,7 @@ _N_STEPS = 1_000_000  # of a training that is never finished: the learning rate 
 
 
 def measure_pretraining(settings: BenchSettings) -> dict[str, Any]:
-    """Measure rows of pre-training; `largest_difference_of_losses` is in nats a token."""
+    """Measure pre-training in rows; `largest_difference_of_losses` is in nats a token."""
     device, batch = pick_device(settings.device), settings.batch or _BATCH
     length = settings.n_tokens or _LENGTH
     train_settings = TrainSettings(

@@ -51,7 +51,7 @@ class BenchSettings(Record):
 
 
 Rates = dict[str, list[float]]
-"""Of each work the units a second, round by round."""
+"""Units a second of each work, round by round."""
 
 
 def race_works(

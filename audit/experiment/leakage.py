@@ -256,7 +256,7 @@ class HospitalNotes:
 
     @property
     def n_patients(self) -> int:
-        """How many patients are named: all of the list."""
+        """Number of patients who are named: all of the list."""
         return len({mention.owner for mention in self.mentions})
 
     @property
@@ -276,7 +276,7 @@ class HospitalNotes:
 
 
 def read_hospital_notes(language: str) -> HospitalNotes:
-    """Return the demo hospital's notes; a patient's full name stands nowhere but in its spans."""
+    """Return the demo hospital's notes; a patient's full name stands only in its spans."""
     text = (DEMO_HOSPITAL / language / "notes.jsonl").read_text(encoding="utf-8")
     return HospitalNotes(language, tuple(read_jsonl(text, subject="demo notes")))
 
@@ -341,7 +341,7 @@ def draw_missed(notes: HospitalNotes, *, unit: str, share: float, seed: int) -> 
 
 
 def release_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -> tuple[str, ...]:
-    """Return the notes with their spans replaced: always source + replacements."""
+    """Return the notes with their spans replaced: always the source with its replacements."""
     release = Release(mode=mode, seed=seed)
     return tuple(
         release.of(document.with_spans(note_spans)).text
