@@ -46,13 +46,12 @@ from audit.corpus.other_names import sibling_list
 from audit.corpus.own_controls import OwnControls, add_own_controls
 from audit.deid import incoming_notes as handed_in
 from audit.deid import leftovers
-from audit.deid.coverage import coverage
-from audit.deid.coverage import told as told_coverage
+from audit.deid.coverage import describe_rows, list_coverage
 from audit.deid.generative.causal_model import LocalModel
 from audit.deid.pipeline import build_named
-from audit.deid.policy import ALL_OUT, policy_of
+from audit.deid.policy import ALL_OUT, find_policy
 from audit.deid.release import SURROGATE, Release
-from audit.deid.releases import RELEASES, linked_to, list_releases, recorded_release
+from audit.deid.releases import RELEASES, list_releases, record_release, release_sharing_key
 from audit.deid.rules import RuleTagger
 from audit.deid.score_report import (
     SCORES,
@@ -1300,7 +1299,7 @@ def deid_build(
     """Make a corpus with names and spans from masked notes."""
     return build_named(
         open_notes(notes),
-        out=out,
+        folder=out,
         seed=seed,
         locale={"ja": JAPANESE, "en": ENGLISH}[names],
         typer=LocalModel(typer) if typer else None,
@@ -1326,11 +1325,11 @@ def deid_policy(
     tagger: Annotated[str, "rules, default or trained/ID; several: rules+trained/ID"] = DEFAULT,
 ) -> Result:
     """Say what a policy takes out, what a tagger can find of it, and what was measured."""
-    found = policy_of(policy)
-    rows = told_coverage(coverage(found, tagger=find_tagger(_tagger(tagger))), language="en")
+    found = find_policy(policy)
+    rows = describe_rows(list_coverage(found, tagger=find_tagger(_tagger(tagger))), language="en")
     return {
         "coverage": rows,
-        "policy": found.file().decode(),
+        "policy": found.as_file().decode(),
     }
 
 
@@ -1375,15 +1374,15 @@ def deid_tag(
     device: Device = "auto",
 ) -> Result:
     """Find personal information in notes and take it out."""
-    stated = policy_of(policy)
-    how = linked_to(key_of) if key_of else Release(mode=mode, seed=seed)
+    stated = find_policy(policy)
+    how = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
     tagger_id = _tagger(tagger, beside=beside)
     _refuse_nothing_to_withhold(tagger_id, uncopied)
-    with recorded_release(out, how) as (release_id, release):
+    with record_release(out, how) as (release_id, release):
         census = tag_notes(
             _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
-            out=out,
+            folder=out,
             release=release,
             policy=stated,
             register=read_register(register) if register else None,
@@ -1505,7 +1504,7 @@ def deid_leftovers(
     names: dict[int, str] = {}
 
     def notes() -> Iterator[tuple[int, TaggedDocument]]:
-        for row, one in leftovers.tagged_notes(tagged):
+        for row, one in leftovers.read_tagged_folder(tagged):
             names[row] = one.doc_id
             yield row, one
 
@@ -1532,7 +1531,7 @@ def deid_convert(
     to: Format,
 ) -> Result:
     """Write annotated notes in another form; of spans that overlap the longest stay whole."""
-    found = handed_in.annotated_notes(notes).all()
+    found = handed_in.annotated_notes(notes).read_all()
     written = list(map(flatten_spans, found)) if to in ("conll", "inline") else found
     with whole_folder(out, where="--out") as folder:
         n_files = len(write_private(dict(write_files(written, form=to)), folder))
@@ -1620,13 +1619,13 @@ def deid_score(
     if (pred is None) == (outputs is None):
         raise AuditError("Give one of the two.", where="--pred, --outputs")
     given |= _label_map(label_map)
-    golds = Source(kind="given", ref=handed_in.keep_path(gold, what=GOLD))
+    golds = Source(kind="given", ref=handed_in.keep_path(gold, subject=GOLD))
     if outputs:
-        copies = handed_in.keep_outputs(_bytes(outputs), what=PREDICTED)
+        copies = handed_in.keep_outputs(_bytes(outputs), subject=PREDICTED)
         predicted = Source(kind="outputs", ref=copies.digest)
     else:
-        predicted = Source(kind="given", ref=handed_in.keep_path(pred or Path(), what=PREDICTED))
-    stated = policy_of(policy)
+        predicted = Source(kind="given", ref=handed_in.keep_path(pred or Path(), subject=PREDICTED))
+    stated = find_policy(policy)
     task = ScoreTask(gold=golds, predicted=predicted, policy=stated, **given)
     (score_id,) = _answered(task)
     score = SCORES.get(score_id)
@@ -1678,7 +1677,7 @@ def deid_compare(
     if len(set(tagger)) < max(len(tagger), 2):
         raise AuditError("Give two taggers or more, each once.", where="--tagger")
     given |= _label_map(label_map)
-    golds = Source(kind="given", ref=handed_in.keep_path(gold, what=GOLD))
+    golds = Source(kind="given", ref=handed_in.keep_path(gold, subject=GOLD))
     score_ids: list[str] = []
     for one in tagger:
         say(one)
@@ -1737,7 +1736,7 @@ def _predicted(name: str, *, beside: Sequence[str]) -> Source:
                 where="--beside",
                 do="Name taggers alone, or leave the option out.",
             )
-        return Source(kind="given", ref=handed_in.keep_path(path, what=PREDICTED))
+        return Source(kind="given", ref=handed_in.keep_path(path, subject=PREDICTED))
     return Source(kind="tagger", ref=_tagger(name, beside=beside))
 
 
@@ -1760,7 +1759,7 @@ def deid_forget(identifier: Annotated[str, "of a score, or of a release of `deid
     """Remove a kept score, and what was handed in days ago; or the key of a release."""
     is_release = RELEASES.place(identifier).is_dir()
     (RELEASES if is_release else SCORES).forget(identifier)
-    handed_in.clear_given()
+    handed_in.clear_uploads()
     return {"forgotten": identifier}
 
 

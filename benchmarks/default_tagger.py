@@ -23,7 +23,7 @@ from typing import Any
 from audit.deid.network.token_tagger import load_token_tagger
 from audit.deid.network.training import Material, pair_documents, train_tagger
 from audit.deid.rules import RuleTagger
-from audit.deid.score_report import Scored, score_pairs, score_summary
+from audit.deid.score_report import ScoreCounts, score_pairs, score_summary
 from audit.deid.span_matching import OPTIMAL
 from audit.deid.tagger import MODEL, TAGGER, Tags, drop_overlaps
 from audit.deid.tagger_config import TaggerFacts, TaggerSettings
@@ -188,7 +188,7 @@ def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> d
     return found
 
 
-def shown_measures(scored: Scored) -> dict[str, Any]:
+def shown_measures(scored: ScoreCounts) -> dict[str, Any]:
     """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
     summary = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES).plain()
     found = {"n_notes": summary["n_documents"], "n_patients": summary["n_patients"]}

@@ -205,7 +205,7 @@ def main() -> None:
                 tag_notes(
                     open_notes(folder / "notes.jsonl"),
                     tagger=load_tagger(tagger),
-                    out=out,
+                    folder=out,
                     release=Release(),
                     register=of,
                 )

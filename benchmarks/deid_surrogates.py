@@ -169,7 +169,7 @@ def examine_notes(notes: Sequence[NamedNote], *, release: Release) -> Findings:
     surrogates: dict[tuple[str, str], tuple[str, str]] = {}
     for number, note in enumerate(notes):
         known = names.get_names(note.document.patient_id)
-        replacements = release.of(note.document, names=known).replacements
+        replacements = release.redact(note.document, names=known).replacements
         texts = [one.text for one in replacements]
         findings.n_names += len(texts)
         findings.n_placeholders += sum(map(is_placeholder, texts))
@@ -305,7 +305,7 @@ def main() -> None:
         for number in numbers[: args.show]:
             document = notes[number].document
             print(document.text)
-            print(release.of(document, names=names.get_names(document.patient_id)).text)
+            print(release.redact(document, names=names.get_names(document.patient_id)).text)
 
 
 if __name__ == "__main__":

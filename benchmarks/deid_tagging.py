@@ -60,7 +60,7 @@ def measure(what: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[
         census = tag_notes(
             open_notes(path),
             tagger=tagger,
-            out=folder / f"tagged-{tagger_id}",
+            folder=folder / f"tagged-{tagger_id}",
             release=Release(),
             n_workers=n_workers,
         )

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from audit.deid.score_report import SAME, Scored, SpanCase, score_pairs
+from audit.deid.score_report import SAME, ScoreCounts, SpanCase, score_pairs
 from audit.deid.span_matching import ANY
-from audit.deid.span_metrics import LabelScore, Pair, measured
+from audit.deid.span_metrics import LabelScore, Pair, measure_counts
 from audit.deid.tagger import Tagger, Tags, tag_and_check
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.notes.spans import TYPES, TaggedDocument, merge_spans
@@ -134,8 +134,8 @@ def _pairs_of(notes: tuple[TaggedDocument, ...], found: tuple[Tags, ...]) -> lis
     return [(note, note.with_spans(spans)) for note, spans in zip(notes, found, strict=True)]
 
 
-def _tell(scored: Scored, *, title: str) -> None:
-    by_criterion = {name: measured(scored.criteria[name]) for name in CRITERIA}
+def _tell(scored: ScoreCounts, *, title: str) -> None:
+    by_criterion = {name: measure_counts(scored.criteria[name]) for name in CRITERIA}
     for label in (*TYPES, "all"):
         entries = [
             metrics.together if label == "all" else metrics.labels[label]

@@ -11,13 +11,13 @@ from typing import Any
 
 import streamlit as st
 
-from audit.deid.coverage import coverage, told
+from audit.deid.coverage import describe_rows, list_coverage
 from audit.deid.incoming_notes import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
 from audit.deid.keys import Key
 from audit.deid.kinds import Kind
 from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
 from audit.deid.release import MODES, SURROGATE, Release
-from audit.deid.releases import linked_to, list_releases
+from audit.deid.releases import list_releases, release_sharing_key
 from audit.deid.tagged_sets import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
@@ -25,14 +25,14 @@ from audit.deid.tagged_sets import (
     TaggedSet,
     Wish,
     census_of,
-    chosen_notes,
+    choose_notes,
     correct_set,
-    correction_for,
+    make_correction,
+    no_change_error,
     note_at,
-    notes_of,
-    nothing_to_correct,
-    released_note,
-    tagged_text,
+    read_notes,
+    release_note,
+    tag_text,
     undo_correction,
 )
 from audit.deid.taggers import (
@@ -43,7 +43,7 @@ from audit.deid.taggers import (
     shipped_figures,
 )
 from audit.deid.tagging import FALLBACK, WITHHOLD, Uncopied, policy_part
-from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
+from audit.deid.tasks import NotesToTag, TaggingTask, read_uploads, single_text, tagging_task
 from audit.errors import AuditError
 from audit.foreign import text_form
 from audit.jobs import service
@@ -127,7 +127,7 @@ def draw_new(say: Words) -> None:
         tagger, policy = _ask_tagger(say), attempt(say, lambda: _ask_policy(say)) or ALL_OUT
         uncopied = _ask_uncopied(say, tagger)
         how = _ask_release(say)
-    asked: dict[str, Any] = {"tagger": tagger, "how": how, "policy": policy}
+    asked: dict[str, Any] = {"tagger": tagger, "release": how, "policy": policy}
     to_start = asked | {"uncopied": uncopied}
     with left:
         way = choose(say, "deidentify_way", WAYS)
@@ -205,7 +205,7 @@ def _ask_release(say: Words) -> Release:
         if not one.is_reversible
     }
     if code := pick(say, "deidentify_key_of", names, what="release"):
-        return linked_to(code)
+        return release_sharing_key(code)
     remark(say, "deidentify_key_missing")
     return how
 
@@ -216,7 +216,7 @@ def _ask_policy(say: Words) -> Policy:
     if code != OWN:
         return READY[code]
     for file in upload(say, "deidentify_policy_file", ["json"], most_mb=1, what="policy"):
-        return read_policy(file.getvalue(), where=say.text("deidentify_policy"))
+        return read_policy(file.getvalue(), place=say.text("deidentify_policy"))
     remark(say, "deidentify_policy_missing")
     return ALL_OUT
 
@@ -224,13 +224,13 @@ def _ask_policy(say: Words) -> Policy:
 def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
     """Draw what the policy takes out, how the tagger finds it, and what was measured."""
     with st.expander(say.text("deidentify_covered"), key="deidentify_covered_box"):
-        rows = told(coverage(policy, tagger=tagger), language=say.language)
+        rows = describe_rows(list_coverage(policy, tagger=tagger), language=say.language)
         table = Table(list(rows[0]), [list(row.values()) for row in rows])
         draw_table(say, "deidentify_covered", table)
         file_button(
             say,
             "deidentify_policy_own",
-            policy.file,
+            policy.as_file,
             form="json",
             label="deidentify_policy_json",
             what="policy",
@@ -265,7 +265,7 @@ def _draw_paste(say: Words, **asked: Any) -> None:
     elif is_asked and asked["tagger"].is_quick:
         st.session_state[_READ] = text
     elif is_asked:
-        _start(one_text(text, source="pasted"), **asked)
+        _start(single_text(text, source="pasted"), **asked)
 
 
 def _go_button(say: Words, of: str) -> bool:
@@ -273,7 +273,7 @@ def _go_button(say: Words, of: str) -> bool:
 
 
 def _draw_pasted(
-    say: Words, text: str, *, tagger: KnownTagger, how: Release, policy: Policy
+    say: Words, text: str, *, tagger: KnownTagger, release: Release, policy: Policy
 ) -> None:
     """Draw what was found in a pasted text, and what a person corrected in it.
 
@@ -285,29 +285,29 @@ def _draw_pasted(
     try:
         if known is None or known[0] != question:
             loaded = load_tagger(tagger.tagger_id)
-            found = tagged_text(text, tagger=loaded, release=how, policy=policy)
+            found = tag_text(text, tagger=loaded, release=release, policy=policy)
             note("ran", kind="tagging", n_notes=1, n_spans=len(found.document.spans))
             st.session_state[_FOUND] = known = (question, found, [], Key.new())
         _, first, fixed, key = known
-        if how.key and not how.is_linked:
-            how = how.with_(key=key)
-        found = released_note(first.document, row=1, release=how, corrections=fixed)
+        if release.key and not release.is_linked:
+            release = release.with_(key=key)
+        found = release_note(first.document, row=1, release=release, corrections=fixed)
     except AuditError as error:
         blocks.refused(say, error)
         return
     head(say, "deidentify_result")
     if (form := text_form(text, what="notes")) != "plain":
         remark(say, f"deidentify_read_{form}")
-    census = census_of(found) | how.described()
-    if policy.left:
+    census = census_of(found) | release.describe()
+    if policy.kinds_left:
         census |= policy_part(policy, first.left)
     draw_language(say, census)
     _draw_left(say, census)
 
     def correct(wish: Wish, is_everywhere: bool) -> int:
-        made = correction_for(found.document, wish, who=who())
+        made = make_correction(found.document, wish, user=who())
         if made is None:
-            raise nothing_to_correct()
+            raise no_change_error()
         fixed.append(made)
         note("ran", kind="correction", n_spans=len(made.spans))
         return 1
@@ -362,7 +362,7 @@ def _ask_register(say: Words) -> NotesToTag | str | None:
             name="deidentify_register_upload",
         )
         if files:
-            return NotesToTag("uploaded", given=files[0].getvalue())
+            return NotesToTag("uploaded", content=files[0].getvalue())
     else:
         tables = {
             display_names.file_code(one): one
@@ -392,7 +392,7 @@ def _ask_upload(say: Words) -> NotesToTag | None:
     # What was read once is remembered in this session alone, until other files are given.
     state, codes = st.session_state, tuple(file.file_id for file in files)
     if _UPLOADED not in state or state[_UPLOADED][0] != codes:
-        state[_UPLOADED] = codes, uploaded([(file.name, file.getvalue()) for file in files])
+        state[_UPLOADED] = codes, read_uploads([(file.name, file.getvalue()) for file in files])
     return state[_UPLOADED][1]
 
 
@@ -472,7 +472,7 @@ def _draw_whole(say: Words, tagged: TaggedSet, *, is_at_work: bool) -> None:
     _draw_notes(say, tagged, corrections=corrections)
     draw_files(
         say,
-        lambda: notes_of(tagged),
+        lambda: read_notes(tagged),
         key="deidentify_set",
         census=census,
         n_bytes=tagged.spans_path.stat().st_size,
@@ -590,12 +590,12 @@ def _draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
     remark(say, key, row=found.row, name=found.document.doc_id)
 
     def correct(wish: Wish, is_everywhere: bool) -> int:
-        n_notes = correct_set(tagged, wish, number=number, who=who(), is_everywhere=is_everywhere)
+        n_notes = correct_set(tagged, wish, number=number, user=who(), is_everywhere=is_everywhere)
         note("ran", kind="correction", run=tagged.tagged_id, row=found.row, n_notes=n_notes)
         return n_notes
 
     def undo() -> None:
-        undo_correction(tagged, number, who=who())
+        undo_correction(tagged, number, user=who())
         note("ran", kind="undone-correction", run=tagged.tagged_id, row=found.row)
 
     scopes = SCOPES if tagged.n_notes > 1 else SCOPES[:-1]
@@ -611,14 +611,14 @@ def _choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int |
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
     names = {}
     for only in _ONLY if corrections else _ONLY[:-1]:
-        n = len(chosen_notes(index, only=only, corrections=corrections))
+        n = len(choose_notes(index, only=only, corrections=corrections))
         names[only] = say.text(f"deidentify_only_{only}", n=f"{n:,}")
     with left:
         only = choose(say, "deidentify_only", names)
     with right:
         text = ask_line(say, "deidentify_search", most=200)
     hits = cached.hits(tagged, text=text) if text else None
-    numbers = chosen_notes(index, only=only, hits=hits, corrections=corrections).tolist()
+    numbers = choose_notes(index, only=only, hits=hits, corrections=corrections).tolist()
     if not numbers:
         return None
     asked = st.query_params.get("note", "")

@@ -1,4 +1,4 @@
-"""Answers of models that outlast a run which is stopped or killed: the next one asks the rest."""
+"""A file of model answers that survives a stopped or killed run; the next run asks the rest."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ANSWERS = "answers.jsonl"
 
 
 class AnswerFile:
-    """Lines `[key, answer]`, private; in memory is where each of them begins.
+    """A private file of lines `[key, answer]`; memory holds only the offset of each line.
 
-    What a kill left half written at the end of the file is cut off.
+    A line that a killed run left incomplete at the end of the file is removed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -36,28 +36,31 @@ class AnswerFile:
 
     @staticmethod
     def key(question: object) -> str:
-        """Return the key of a question as JSON has it."""
+        """Return the key of a question, a digest of its JSON."""
         return hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()[:32]
 
     def __contains__(self, key: str) -> bool:
-        """Whether there is an answer."""
+        """Whether the file has an answer for this key."""
         return key in self._places
 
     def get(self, key: str) -> Any:
-        """Return the answer of a key, None where there is none."""
+        """Return the answer for a key; None if there is none."""
         if key not in self._places:
             return None
         self._file.seek(self._places[key])
         return json.loads(self._file.readline())[1]
 
     def keep(self, key: str, answer: Any) -> None:
-        """Write an answer down: a kill after this does not lose it."""
+        """Write an answer to the file; it survives if the process is killed afterwards."""
         self._places[key] = self._file.seek(0, os.SEEK_END)
         self._file.write(json.dumps([key, answer]).encode("ascii") + b"\n")
         self._file.flush()
 
-    def of(self, question: object, ask: Callable[[], Any]) -> tuple[Any, bool]:
-        """Return the answer to a question, both as JSON has them, and whether it was known."""
+    def get_or_ask(self, question: object, ask: Callable[[], Any]) -> tuple[Any, bool]:
+        """Return the answer to a question, and whether the file had it; else ask and keep it.
+
+        Question and answer are JSON values.
+        """
         key = self.key(question)
         if key in self:
             return self.get(key), True

@@ -1,6 +1,6 @@
-"""A model's own texts beside the gold notes: its tags brought back to the notes, one by one.
+"""Aligns the copies of notes that a model wrote with the notes, to bring its tags back to them.
 
-`{"doc_id", "output"}` a line. Torch-free.
+A file of outputs has one `{"doc_id", "output"}` a line. Torch-free.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from audit.stats import Rate
 from audit.task import Record
 
 _ANCHORS = (48, 24, 12, 6)
-"""Lengths of passages that are sought in both texts, the longest first."""
+"""Lengths of passages that anchor the alignment of two texts, the longest first."""
 _MAX_CELLS = 4_000_000
 """A gap larger than this (characters of one text times the other's) is left unaligned."""
 
 
 class Folded(NamedTuple):
-    """A text as it is compared: its folded characters, and where each stood.
+    """A text folded for comparison: its folded characters, and the place of each in the text.
 
-    `position[i]` is where `chars[i]` stood in the text; `first[p]` is where character p begins in
+    `position[i]` is the place of `chars[i]` in the text; `first[p]` is where character p begins in
     `chars` (one more entry than the text has characters).
     """
 
@@ -60,10 +60,10 @@ class Folded(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Characters `a` to `a_end` of the copy are `b` to `b_end` of the source.
+    """Characters `a` to `a_end` of the copy correspond to `b` to `b_end` of the source.
 
-    `is_equal` blocks have the same length and are equal after folding, the others were replaced,
-    inserted (b == b_end) or left out (a == a_end).
+    `is_equal` blocks have the same length and are equal after folding. In other blocks the text was
+    replaced, inserted (b == b_end) or left out (a == a_end).
     """
 
     a: int
@@ -74,18 +74,18 @@ class Block(NamedTuple):
 
 
 @lru_cache(maxsize=65_536)
-def _folded_char(char: str) -> str:
+def _fold_char(char: str) -> str:
     if char.isspace():
         return " "
-    if not fold_text(char).text:  # it is not shown, and no model copies it for sure
+    if not fold_text(char).text:  # it is invisible, and models do not copy it reliably
         return ""
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", char).casefold())
     return "".join(" " if c.isspace() else c for c in plain) or char
 
 
 def fold(text: str) -> Folded:
-    """Return a text as it is compared: NFKD of each character, no case, any white space a space."""
-    chars = [_folded_char(char) for char in text]
+    """Fold a text for comparison: NFKD of each character, no case, white space as spaces."""
+    chars = [_fold_char(char) for char in text]
     position = [i for i, plain in enumerate(chars) for _ in plain]
     return Folded("".join(chars), position, [0, *accumulate(map(len, chars))])
 
@@ -93,9 +93,9 @@ def fold(text: str) -> Folded:
 def align(copy: str, source: str) -> list[Block]:
     """Align two folded texts; the blocks cover both, in order.
 
-    Passages that occur once in both are anchors, the longest first, as long as they are in the same
-    order; what lies between is aligned by longest common pieces. Time and memory are bounded for
-    long texts of many repetitions too.
+    Passages that occur once in both texts are anchors, the longest first, as far as their order
+    agrees. The text between anchors is aligned by longest common pieces. Time and memory are
+    bounded even for long texts with many repetitions.
     """
     blocks: list[Block] = []
     a = b = 0
@@ -114,31 +114,31 @@ _Match = tuple[int, int, int]
 
 
 def _matches(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
-    """Yield equal pieces of two texts in order: their beginning, what lies between, their end."""
+    """Yield equal pieces of two texts in order: a common beginning, the middle, a common end."""
     head = _n_common(a, b)
     tail = _n_common(a[head:][::-1], b[head:][::-1])
     end_a, end_b = len(a) - tail, len(b) - tail
     if head:
         yield 0, 0, head
     if head < end_a and head < end_b:
-        for a_start, b_start, n_chars in _between(a[head:end_a], b[head:end_b], anchors):
+        for a_start, b_start, n_chars in _match_gap(a[head:end_a], b[head:end_b], anchors):
             yield head + a_start, head + b_start, n_chars
     if tail:
         yield end_a, end_b, tail
 
 
 def _n_common(a: str, b: str) -> int:
-    """Return how many characters two texts begin with alike."""
+    """Return the length of the common beginning of two texts."""
     return next(
         (n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
     )
 
 
-def _between(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
+def _match_gap(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
     for n, size in enumerate(anchors):
-        if not (anchor_places := _anchored(a, b, size=size)):
+        if not (anchor_places := _find_anchors(a, b, size=size)):
             continue
-        a_end = b_end = 0  # of what is aligned so far
+        a_end = b_end = 0  # the ends of the aligned texts so far
         for a_anchor, b_anchor in [*anchor_places, (len(a), len(b))]:
             if a_anchor < a_end or b_anchor < b_end:
                 continue
@@ -155,15 +155,15 @@ def _between(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
                 yield piece
 
 
-def _anchored(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
-    """Return where passages stand that occur once in each text, as far as their order agrees.
+def _find_anchors(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
+    """Return the places of passages that occur once in each text, as far as their order agrees.
 
-    That is the longest run whose places in the second text increase too (patience sorting).
+    These are the longest run whose places increase in both texts (patience sorting).
     """
-    in_a, in_b = _once(a, size), _once(b, size)
+    in_a, in_b = _find_unique_passages(a, size), _find_unique_passages(b, size)
     pairs = [(start, in_b[passage]) for passage, start in in_a.items() if passage in in_b]
     ends: list[int] = []
-    runs: list[Any] = [()]  # of each length: the run before, and its last pair
+    runs: list[Any] = [()]  # for each length: the shorter run, and the last pair
     for pair in pairs:
         pile = bisect_left(ends, pair[1])
         ends[pile : pile + 1] = [pair[1]]
@@ -175,8 +175,8 @@ def _anchored(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
     return run[::-1]
 
 
-def _once(text: str, size: int) -> dict[str, int]:
-    """Return the passages that occur once in a text, in its order, and where they begin."""
+def _find_unique_passages(text: str, size: int) -> dict[str, int]:
+    """Return the passages that occur once in a text, in their order, and where they begin."""
     passages = [text[start : start + size] for start in range(len(text) - size + 1)]
     n_places = Counter(passages)
     return {passage: start for start, passage in enumerate(passages) if n_places[passage] == 1}
@@ -189,8 +189,8 @@ EXACT, NORMALISED, EDITED, TRUNCATED, EMPTY = STATUSES = (
     "truncated",
     "empty",
 )
-"""How a copy relates to its note: equal; equal after NFKC and folded white space; other; without
-counterpart for more than the last 5 % of the note; nothing."""
+"""The relation of a copy to its note: equal; equal after NFKC and folded white space; different;
+lacking more than the last 5 % of the note; empty."""
 
 _MAX_TAIL = 0.05
 _MIN_MATCHED = 0.5
@@ -200,12 +200,12 @@ _EDITS = ("n_inserted", "n_deleted", "n_substituted")
 
 @dataclass(frozen=True)
 class Alignment:
-    """What a model's output says about a note.
+    """A model's output, aligned with its note.
 
-    `spans` are on the note, sorted, each once; `unaligned` are the labels of those without a place
-    in it. `uncopied` are the sentences of the note that the output does not hold. `edits` are in
-    characters as they are compared. Differs: counted from this alignment, so they can exceed the
-    least number.
+    `spans` are places in the note, sorted, each once; `unaligned` are the labels of spans without a
+    place. `uncopied` are the sentences of the note that the output does not contain. `edits` count
+    folded characters. Differs: they are counted from this alignment, so they can exceed the minimum
+    edit distance.
     """
 
     status: str
@@ -219,32 +219,34 @@ class Alignment:
 def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> Alignment:
     """Read a model's output and bring its spans back to the text that it should have copied.
 
-    A span is mapped through the character alignment if at least half of its characters are found
-    there and it does not grow beyond twice its length and 4; else it is sought, as it is written,
-    between the places of its neighbours; else it is unaligned. `labels` are those of tags beside
-    the five types.
+    A span is mapped through the character alignment if at least half of its characters match and
+    its length at most doubles, plus 4. Otherwise its exact text is searched for between the places
+    of its neighbours. If that fails too, the span is unaligned. `labels` are labels of tags other
+    than the five types.
     """
     scanned = scan_tags(output, source=source, labels=labels)
     folded_copy, folded_source = fold(scanned.plain), fold(source)
     blocks = align(folded_copy.chars, folded_source.chars)
     places = [
-        _place(span, blocks, copy=folded_copy, source=folded_source) for span in scanned.spans
+        _map_span(span, blocks, copy=folded_copy, source=folded_source) for span in scanned.spans
     ]
     runs = _equal_runs(blocks, folded_copy, folded_source)
-    spans, unaligned = _searched(scanned.spans, places, copy=scanned.plain, source=source)
+    spans, unaligned = _search_unplaced(scanned.spans, places, copy=scanned.plain, source=source)
     return Alignment(
-        status=_status(scanned.plain, source, blocks=blocks, n_source=len(folded_source.chars)),
+        status=_judge_status(
+            scanned.plain, source, blocks=blocks, n_source=len(folded_source.chars)
+        ),
         spans=tuple(sorted(spans)),
-        uncopied=_uncopied(source, folded=folded_source, runs=runs),
+        uncopied=_find_uncopied(source, folded=folded_source, runs=runs),
         unaligned=tuple(unaligned),
         census=scanned.census,
-        edits=_edits(blocks),
+        edits=_count_edits(blocks),
     )
 
 
 _LEAST_RUN = 24
-"""Characters that follow each other in copy and note alike before they count as copied: shorter
-runs occur by chance in whatever a model writes."""
+"""The least number of consecutive equal characters that count as copied: shorter runs occur by
+chance in any text of a model."""
 
 
 def _equal_runs(blocks: Iterable[Block], copy: Folded, source: Folded) -> list[tuple[int, int]]:
@@ -259,13 +261,13 @@ def _equal_runs(blocks: Iterable[Block], copy: Folded, source: Folded) -> list[t
     return [*runs, (start, end)]
 
 
-def _uncopied(
+def _find_uncopied(
     source: str, *, folded: Folded, runs: Sequence[tuple[int, int]]
 ) -> tuple[Window, ...]:
-    """Return the sentences of a source that do not stand whole inside a run.
+    """Return the sentences of a source that no run covers in full.
 
-    A run is that of a sentence if it goes on beyond both of its ends, or to the end of the source:
-    what a model changed, left out or put in at an end belongs to the sentence too.
+    A run covers a sentence if it extends beyond both of its ends, or to an end of the source: text
+    that a model changed, left out or inserted at an end belongs to the sentence too.
     """
     n_chars = len(folded.chars)
     long_runs = [run for run in runs if run[1] - run[0] >= min(_LEAST_RUN, n_chars)]
@@ -285,8 +287,8 @@ def _uncopied(
     return tuple(sentences)
 
 
-def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
-    """Return where a span of the copy stands in the note; None if it is not there."""
+def _map_span(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
+    """Return the place in the note of a span of the copy; None if it has none."""
     a, a_end = copy.first[span.start], copy.first[span.end]
     parts, n_equal = [], 0
     for block in blocks:
@@ -299,25 +301,25 @@ def _place(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded)
     if not parts or n_equal < _MIN_MATCHED * (a_end - a):
         return None
     low, high = parts[0][0], parts[-1][1]
-    # A character that the copy lost at an edge is taken in if it is of the kind next to it: in
-    # 氏名：山田 the lost 山 goes with 田, and the lost ： does not.
+    # A character that the copy lost at an edge is included if its script is that of its neighbour:
+    # in 氏名：山田 a lost 山 goes with 田, but a lost ： does not.
     chars = source.chars
     for block in blocks:
         if block.a == block.a_end and a <= block.a <= a_end:
-            while block.b < low <= block.b_end and _is_one_kind(chars[low - 1], chars[low]):
+            while block.b < low <= block.b_end and _is_same_script(chars[low - 1], chars[low]):
                 low -= 1
-            while block.b <= high < block.b_end and _is_one_kind(chars[high], chars[high - 1]):
+            while block.b <= high < block.b_end and _is_same_script(chars[high], chars[high - 1]):
                 high += 1
     start, end = source.position[low], source.position[high - 1] + 1
     return Span(start, end, span.label) if end - start <= 2 * span.n_chars + 4 else None
 
 
-def _is_one_kind(char: str, other: str) -> bool:
+def _is_same_script(char: str, neighbour: str) -> bool:
     """Whether two characters of names, numbers or words are of one script."""
-    return _kind(char) == _kind(other) != ""
+    return _script_of(char) == _script_of(neighbour) != ""
 
 
-def _kind(char: str) -> str:
+def _script_of(char: str) -> str:
     if char.isdigit():
         return "digit"
     if not char.isalpha() and char != "ー":
@@ -325,11 +327,11 @@ def _kind(char: str) -> str:
     return unicodedata.name(char, "").partition(" ")[0].partition("-")[0]
 
 
-def _searched(
+def _search_unplaced(
     spans: Sequence[Span], places: list[Span | None], *, copy: str, source: str
 ) -> tuple[set[Span], list[str]]:
-    """Seek what has no place, as it is written, between its neighbours' places."""
-    placed = set(filter(None, places))
+    """Search for the exact text of spans without a place between the places of their neighbours."""
+    placed_spans = set(filter(None, places))
     unaligned = []
     for i, span in enumerate(spans):
         if places[i]:
@@ -338,15 +340,15 @@ def _searched(
         high = min((place.start for place in places[i + 1 :] if place), default=len(source))
         start = source.find(copy[span.start : span.end], low, high)
         place = Span(start, start + span.n_chars, span.label) if start >= 0 else None
-        if place and place not in placed:
+        if place and place not in placed_spans:
             places[i] = place
-            placed.add(place)
+            placed_spans.add(place)
         else:
             unaligned.append(span.label)
-    return placed, unaligned
+    return placed_spans, unaligned
 
 
-def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -> str:
+def _judge_status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -> str:
     if copy == source:
         return EXACT
     if not copy.strip():
@@ -360,7 +362,7 @@ def _status(copy: str, source: str, *, blocks: Sequence[Block], n_source: int) -
     return TRUNCATED if n_source - reached > _MAX_TAIL * n_source else EDITED
 
 
-def _edits(blocks: Iterable[Block]) -> Counter[str]:
+def _count_edits(blocks: Iterable[Block]) -> Counter[str]:
     counts = Counter(dict.fromkeys((*_EDITS, "n_source_chars"), 0))
     for a, a_end, b, b_end, is_equal in blocks:
         n, m = a_end - a, b_end - b
@@ -375,7 +377,7 @@ def _edits(blocks: Iterable[Block]) -> Counter[str]:
 _UNCOPIED = "uncopied"
 
 ShareListener = Callable[[float], None]
-"""Told which share of a call is done, 0-1."""
+"""Receives the share of a call that is done, 0-1."""
 
 
 class Piece(NamedTuple):
@@ -388,11 +390,11 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyReading:
-    """A note read through its copies; `edits` and the tags' `census` are of all windows together.
+    """A note read through its copies; `edits` and `census` (of tags) cover all windows together.
 
-    The spans of the document may be nested, those of `tags` are as a tagger gives them; `status` is
-    the worst of the windows'. `uncopied` are the stretches of the note that a window did not copy,
-    or that are in no window, apart and in order.
+    The spans of the document may be nested, those of `tags` are not, as in any tagger. `status` is
+    the worst status of all windows. `uncopied` are the stretches of the note that were not copied,
+    or that are in no window; they are disjoint and in order.
     """
 
     document: TaggedDocument
@@ -402,8 +404,8 @@ class CopyReading:
     edits: Counter[str]
     census: Counter[str]
 
-    def in_source(self, note: TaggedDocument, folded: FoldedText) -> CopyReading:
-        """Return what was read of a folded note as a reading of the note; tags in whole words."""
+    def to_source(self, note: TaggedDocument, folded: FoldedText) -> CopyReading:
+        """Return the reading of a folded note as one of the note itself; tags cover whole words."""
         spans = folded.source_spans(self.document.spans)
         tags = extend_to_words(folded.text, self.tags)
         return replace(
@@ -414,7 +416,7 @@ class CopyReading:
         )
 
     def line(self) -> dict[str, Any]:
-        """Return what is kept of a note, without its text."""
+        """Return the line that is kept for a note, without its text."""
         return {
             "doc_id": self.document.doc_id,
             "status": self.status,
@@ -428,17 +430,17 @@ class CopyReading:
         }
 
     def with_tags(self, tags: Tags) -> CopyReading:
-        """Return the reading with other spans; the copy stays what it was."""
+        """Return the reading with other spans; the facts about the copy stay."""
         document = self.document.with_spans(tags, unaligned=self.document.unaligned)
         return replace(self, document=document, tags=tags)
 
 
 def worst_reading(readings: Sequence[CopyReading]) -> CopyReading:
-    """Return what several models' copies of one note say together: the worst of each.
+    """Return the copies of one note by several models as one reading with the worst of each fact.
 
-    Its spans are those of the first.
+    The spans are those of the first reading.
     """
-    edits, census = _edits(()), Counter[str]()
+    edits, census = _count_edits(()), Counter[str]()
     for reading in readings:
         edits.update(reading.edits)
         census.update(reading.census)
@@ -457,17 +459,17 @@ def _merged_windows(stretches: Iterable[Window]) -> tuple[Window, ...]:
 
 
 def json_line(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of UTF-8; half a surrogate pair is written as it is."""
+    """Return a record as a line of UTF-8; lone surrogates are written as they are."""
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
 @runtime_checkable
 class CopyingTagger(Protocol):
-    """A tagger that writes copies; `n_notes_at_once` are given to it in one call at most."""
+    """A tagger that writes copies of notes."""
 
     @property
     def n_notes_at_once(self) -> int:
-        """How many notes it is given at most."""
+        """The most notes for one call."""
 
     def read(
         self,
@@ -476,19 +478,19 @@ class CopyingTagger(Protocol):
         should_stop: StopQuestion = lambda: False,
         on_share: ShareListener = lambda share: None,
     ) -> Sequence[CopyReading]:
-        """Read notes; spans they have are ignored. It tells which share of them is done, 0-1."""
+        """Read notes and ignore their spans; report the share of notes that are done, 0-1."""
 
 
 def read_pieces(
     note: TaggedDocument, pieces: Sequence[Piece], *, labels: Collection[str] = ()
 ) -> CopyReading:
-    """Bring the spans of a note's copies back to it.
+    """Bring the spans of a note's copies back to the note.
 
-    The pieces stand in the order of the note; a stretch that is in none of them has no span, and is
-    not copied.
+    The pieces are in the order of the note. A stretch that no piece covers has no spans and counts
+    as not copied.
     """
     windows = [Window(piece.start, piece.end) for piece in pieces]
-    alignments, flat, edits, census = [], [], _edits(()), Counter[str]()
+    alignments, flat, edits, census = [], [], _count_edits(()), Counter[str]()
     uncopied: list[Window] = []
     reached = 0
     for piece in [*pieces, Piece(len(note.text), len(note.text), "")]:
@@ -530,11 +532,11 @@ class OutputLine(Record):
 
 
 def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
-    """Write what a model's outputs say of the gold notes: `PREDICTIONS` and `COPIES` of a folder.
+    """Align a model's outputs with the gold notes; write `PREDICTIONS` and `COPIES` to a folder.
 
-    Returns how many outputs are of no gold note: these cannot be judged.
+    Returns the number of outputs without a gold note: these cannot be judged.
     """
-    # Tags of the gold's labels are known, whatever they are called.
+    # Tags with any label of the gold notes are accepted.
     labels = {span.label for note in read_notes(gold, GOLD) for span in note.spans}
     output_by_id: dict[str, str] = {}
     doc_ids: set[str] = set()
@@ -563,39 +565,39 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
 
 
 def n_chars_of(stretches: Iterable[Sequence[int]]) -> int:
-    """Return how many characters stretches (start, end) have together."""
+    """Return the total length of stretches (start, end) in characters."""
     return sum(end - start for start, end in stretches)
 
 
 class Copies:
-    """What is known of the copies of a set: what is added up over notes, notes of exact copies."""
+    """Facts about the copies of a set: sums over its notes, and the notes with exact copies."""
 
     def __init__(self) -> None:
         self.sums: Counter[str] = Counter()
         self.exact: set[str] = set()
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Take in the line of a note's copy."""
+        """Add the line of a note's copy."""
         status = line["status"]
         self.sums.update(line["edits"] | line["tags"])
         n_unaligned = len(line["unaligned"])
         self.sums.update({"n_notes": 1, f"status {status}": 1, "n_unaligned": n_unaligned})
         n_uncopied = n_chars_of(line["uncopied"])
         self.sums.update({"n_uncopied_notes": int(n_uncopied > 0), "n_uncopied_chars": n_uncopied})
-        self.sums["n_by_kind"] += "n_tags" in line["tags"]  # not in lines of some versions
+        self.sums["n_by_kind"] += "n_tags" in line["tags"]  # some older lines lack it
         if status == EXACT:
             self.exact.add(str(line["doc_id"]))
 
-    def verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
-        """Yield notes, gold beside predicted, without the spans of copies that are not exact."""
+    def keep_verbatim(self, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
+        """Yield gold and predicted notes; notes without an exact copy have no predicted spans."""
         for gold, predicted in pairs:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
 
     def summary(self) -> dict[str, Any]:
-        """Return how faithful copies are; the error rate is of all characters, None of none.
+        """Return how faithful the copies are; the error rate is per character, None without any.
 
-        A note in windows has the worst of their statuses; `tags` is the census of all tags, where
-        every copy has one.
+        A note in several windows has the worst of their statuses. `tags` is the census of all tags,
+        empty if some copies have no census.
         """
         sums = self.sums
         n_chars = sums["n_source_chars"]
@@ -614,9 +616,9 @@ class Copies:
 
 
 def malformed_tags(summary: Mapping[str, Any]) -> dict[str, Rate]:
-    """Return how many of all tags are malformed, by kind; empty where only their sum was kept.
+    """Return the rates of malformed tags by kind; empty if only their sum was kept.
 
-    A tag is one that was opened, with what closes it, or one that is stray or unknown.
+    An opening tag counts as one tag with its closing tag; a stray or unknown tag counts as one.
     """
     tags = summary.get("tags")
     if not tags:

@@ -1,7 +1,7 @@
-"""What a policy and a tagger together reach: the 18 identifiers of HIPAA, and the five types.
+"""What a policy and a tagger cover together: the 18 identifiers of HIPAA, and the five types.
 
-For each: what the policy does with it, how the tagger can find it at all, and the share of it that
-was found in notes written by hand, where that was measured.
+Each row shows what the policy does with an identifier, how the tagger can find it, and the measured
+share that the tagger found in hand-written notes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REGISTER = (
     LINKAGE_CODE,
     PERSONAL_ID_CODE,
 )
-"""What a register of patients can hold."""
+"""The identifiers that a register of patients can contain."""
 _NO_RULE = ("vehicle",)
 HIPAA: dict[str, tuple[tuple[Kind, ...], str]] = {
     "names": (("name",), "NS"),
@@ -71,8 +71,8 @@ HIPAA: dict[str, tuple[tuple[Kind, ...], str]] = {
     "photographs": ((), ""),
     "other": (("other_id", "other"), "QL"),
 }
-"""The identifiers of 45 CFR 164.514(b)(2)(i), A to R: the kinds of each, and the letters of the
-gold marks that measure it (see `LETTERS`)."""
+"""The identifiers of 45 CFR 164.514(b)(2)(i), A to R: their kinds, and the letters of the gold
+marks on which they are measured (see `LETTERS`)."""
 FIVE: dict[str, tuple[tuple[Kind, ...], str]] = {
     IDENTIFIER: (("name",), "N"),
     QUASI_IDENTIFIER: (_QUASI, "SDTAXGOJQ"),
@@ -86,8 +86,8 @@ seX, Geography, Organisation, Job, Q for others, Public number, record number (L
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found of the gold marks of a letter: with a character at least, and whole."""
+class MarkCounts:
+    """Gold marks of one letter: how many were found with at least one character, and in full."""
 
     letter: str
     n_gold: int
@@ -96,89 +96,99 @@ class Found:
 
     @property
     def touched(self) -> Rate:
-        """The share of which at least a character was found."""
+        """The share of the marks of which at least one character was found."""
         return Rate(self.n_touched, self.n_gold)
 
 
 @dataclass(frozen=True)
-class Covered:
+class CoverageRow:
     """One row: an identifier, by its code in `HIPAA` or `FIVE`.
 
-    `does` is "take out", "leave" or "part"; "none" where no text can hold it. `left` are its kinds
-    that the policy leaves in, `ways` how a tagger can find it ("rules", "network", "register"),
-    `measured` what was found by language: nothing where that is not known.
+    `action` is "take out", "leave" or "part", or "none" if no text can contain the identifier.
+    `kinds_left` are its kinds that the policy leaves in, `ways` the methods with which the tagger
+    can find it ("rules", "network", "register"). `measured` has the counts by language and is empty
+    without a measurement.
     """
 
     code: str
-    does: str
-    left: tuple[Kind, ...]
+    action: str
+    kinds_left: tuple[Kind, ...]
     ways: tuple[str, ...]
-    measured: Mapping[str, tuple[Found, ...]]
+    measured: Mapping[str, tuple[MarkCounts, ...]]
 
 
-def coverage(policy: Policy, *, tagger: KnownTagger) -> tuple[Covered, ...]:
-    """Return what a policy and a tagger reach: the rows of `HIPAA`, then those of `FIVE`."""
-    measured = _measured(tagger)
+def list_coverage(policy: Policy, *, tagger: KnownTagger) -> tuple[CoverageRow, ...]:
+    """Return what a policy and a tagger cover: the rows of `HIPAA`, then those of `FIVE`."""
+    measured = _read_measured(tagger)
     rows = []
     for code, (kinds, letters) in (*HIPAA.items(), *FIVE.items()):
-        left = tuple(kind for kind in kinds if kind in policy.left)
-        does = "none" if not kinds else "part" if left else "take out"
-        found = {
-            language: tuple(one for one in of if one.letter in letters)
-            for language, of in measured.items()
+        kinds_left = tuple(kind for kind in kinds if kind in policy.kinds_left)
+        action = "none" if not kinds else "part" if kinds_left else "take out"
+        language_counts = {
+            language: tuple(
+                mark_counts for mark_counts in all_counts if mark_counts.letter in letters
+            )
+            for language, all_counts in measured.items()
         }
-        can = {
+        is_reached = {
             "rules": tagger.has_rules and code not in _NO_RULE,
             "network": tagger.kind != RULES,
             "register": code in _REGISTER,
         }
-        ways = tuple(way for way, is_one in can.items() if kinds and is_one)
-        does = "leave" if left and left == kinds else does
-        rows.append(Covered(code, does, left, ways, {k: v for k, v in found.items() if v}))
+        ways = tuple(method for method, is_open in is_reached.items() if kinds and is_open)
+        action = "leave" if kinds_left and kinds_left == kinds else action
+        rows.append(
+            CoverageRow(
+                code, action, kinds_left, ways, {k: v for k, v in language_counts.items() if v}
+            )
+        )
     return tuple(rows)
 
 
-def _measured(tagger: KnownTagger) -> dict[str, tuple[Found, ...]]:
-    """Return what was found by language, where these very rules and weights were measured."""
+def _read_measured(tagger: KnownTagger) -> dict[str, tuple[MarkCounts, ...]]:
+    """Return the counts by language, if exactly these rules and weights were measured."""
     content = json.loads((SHIPPED / HAND_WRITTEN).read_bytes())
     if tagger.tagger_id != DEFAULT or content["digest"] != tagger.digest:
         return {}
-    of = content.get("by_kind", {})
+    counts_by_language = content.get("by_kind", {})
     return {
         language: tuple(
-            Found(letter, **of[language][letter]) for letter in LETTERS if letter in of[language]
+            MarkCounts(letter, **counts_by_language[language][letter])
+            for letter in LETTERS
+            if letter in counts_by_language[language]
         )
         for language in LANGUAGES
-        if language in of
+        if language in counts_by_language
     }
 
 
-def told(rows: Sequence[Covered], *, language: str) -> list[dict[str, str]]:
-    """Return rows in words: identifier, what is done, how it is found, what was found."""
+def describe_rows(rows: Sequence[CoverageRow], *, language: str) -> list[dict[str, str]]:
+    """Return rows in words: identifier, action, methods, and what was found by language."""
     say = catalogue(language, "policy")
 
-    def found(row: Covered, of: str) -> str:
+    def describe_counts(row: CoverageRow, code: str) -> str:
         return "; ".join(
             say["found"].format(
-                what=say[f"letter_{one.letter}"],
-                n_gold=one.n_gold,
-                share=percent(one.touched.value),
-                interval=percent_interval(one.touched.interval()),
-                whole=percent(Rate(one.n_covered, one.n_gold).value),
+                what=say[f"letter_{mark_counts.letter}"],
+                n_gold=mark_counts.n_gold,
+                share=percent(mark_counts.touched.value),
+                interval=percent_interval(mark_counts.touched.interval()),
+                whole=percent(Rate(mark_counts.n_covered, mark_counts.n_gold).value),
             )
-            for one in row.measured.get(of, ())
-        ) or (say["not_measured"] if row.does != "none" else UNDEFINED)
+            for mark_counts in row.measured.get(code, ())
+        ) or (say["not_measured"] if row.action != "none" else UNDEFINED)
 
-    def does(row: Covered) -> str:
-        left = say["list"].join(say[f"kind_{kind}"] for kind in row.left)
-        return say[f"does_{row.does.replace(' ', '_')}"].format(left=left)
+    def describe_action(row: CoverageRow) -> str:
+        kinds_left = say["list"].join(say[f"kind_{kind}"] for kind in row.kinds_left)
+        return say[f"does_{row.action.replace(' ', '_')}"].format(left=kinds_left)
 
     return [
         {
             "identifier": say[f"row_{row.code}"],
-            "does": does(row),
-            "ways": say["list"].join(say[f"way_{way}"] for way in row.ways) or say["way_none"],
-            **{of: found(row, of) for of in LANGUAGES},
+            "does": describe_action(row),
+            "ways": say["list"].join(say[f"way_{method}"] for method in row.ways)
+            or say["way_none"],
+            **{language_code: describe_counts(row, language_code) for language_code in LANGUAGES},
         }
         for row in rows
     ]

@@ -1,10 +1,10 @@
-"""Fills typed placeholders with an identity: a note with names, and where each value stands.
+"""Fills typed placeholders with the values of an identity.
 
-Comes in: a note with placeholders, its patient's identity. Goes out: the note with names, and a
-span for every value with its type and whose it is. A placeholder of unknown kind stays.
+Input: a note with placeholders, and its patient's identity. Output: the note with names, and a span
+for every value with its type and owner. A placeholder of unknown kind stays.
 
 Source: paper 002, section 2.1, steps 4 and 5. Differs: the type of a value follows from its kind
-and its form, it is not guessed by a model and checked by people.
+and form; in the paper a model guesses it and people check it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from audit.notes.read import Note
 
 UNDATED = date(2150, 1, 1)
 _MAX_YEARS = 110
-# The first character decides quickly, which is why what stands before it is asked after it.
+# The lookbehind comes after the first character, which rejects most places quickly.
 _ENGLISH_AGE = re.compile(
     r"([0-9](?<![\d.][0-9])[0-9]{0,2})(?=\s?-?\s?(?:(?:years?|yrs?)\s?-?\s?old\b|y\.?/?o\b))",
     re.IGNORECASE,
@@ -34,50 +34,50 @@ _JAPANESE_SEX = re.compile(r"男性|女性|男児|女児|男子|女子|性別\s*
 
 
 @dataclass(slots=True)
-class _Known:
-    """What the notes of a patient say; `day` is that of the first note with an age."""
+class _Clues:
+    """Age and sex from the notes of a patient; `day` is the day of the first note with an age."""
 
     age: int | None = None
     day: date | None = None
     sex: str = ""
 
     def add(self, note: Note) -> None:
-        if self.age is None and (age := read_age(note.text)) is not None:
+        if self.age is None and (age := find_age(note.text)) is not None:
             self.age, self.day = age, dates.parse_day(note.chart_time)
         if not self.sex and (match := _JAPANESE_SEX.search(note.text)):
             self.sex = "M" if "男" in match[0] else "F"
 
 
 class ProfileTable:
-    """What is known about every patient of a source."""
+    """The facts about every patient of a source."""
 
     def __init__(self) -> None:
         self._table = PatientTable()
-        self._known = defaultdict[str, _Known](_Known)
+        self._clues = defaultdict[str, _Clues](_Clues)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._clues)
 
     def add(self, note: Note) -> None:
-        """Take in a note; one without a patient is passed over."""
+        """Add a note; notes without a patient get their facts later, from the note alone."""
         self._table.add(note)
         if note.patient_id:
-            self._known[note.patient_id].add(note)
+            self._clues[note.patient_id].add(note)
 
     def context(self, note: Note, *, seed: int, locale: str) -> NoteContext:
-        """Return whose note it is; KeyError if no note of its patient was taken in."""
+        """Return the context of a note; KeyError if no note of its patient was added."""
         owner = patient_key(note)
         if note.patient_id:
             facts = self._table.facts(note.patient_id)
-            known = self._known[note.patient_id]
+            clues = self._clues[note.patient_id]
         else:
-            known, facts = _Known(), facts_of_note(note)
-            known.add(note)
+            clues, facts = _Clues(), facts_of_note(note)
+            clues.add(note)
         first = facts.first_day or UNDATED
         number = people.draw(seed, "interval", owner)
         interval = dates.choose_interval(first, facts.last_day or first, draw=number)
-        day = _moved(known.day or first, interval, beyond=date(2010, 1, 1))
-        profile = people.Profile(facts.sex or known.sex, known.age, day)
+        day = _move_day(clues.day or first, interval, fallback=date(2010, 1, 1))
+        profile = people.Profile(facts.sex or clues.sex, clues.age, day)
         return NoteContext(
             seed=seed,
             identity=people.identity_of(seed, owner, profile, locale=locale),
@@ -89,8 +89,8 @@ class ProfileTable:
         )
 
 
-def read_age(text: str) -> int | None:
-    """Return the first age of a text, English or Japanese; None where there is none."""
+def find_age(text: str) -> int | None:
+    """Return the first age in an English or Japanese text; None if there is none."""
     ages = (
         int(unicodedata.normalize("NFKC", match[1]))
         for pattern in _patterns(text)
@@ -104,23 +104,23 @@ def _patterns(text: str) -> list[re.Pattern[str]]:
     return [_JAPANESE_AGE, _ENGLISH_AGE] if has_word else [_ENGLISH_AGE]
 
 
-def with_marked_ages(text: str) -> str:
-    """Return a text in which ages that it tells itself are typed placeholders that keep them."""
+def mark_ages(text: str) -> str:
+    """Replace the ages in a text by typed placeholders that keep these ages."""
     for pattern in _patterns(text):
         text = pattern.sub(lambda age: mark_text(KINDS["Age"], content=f"={age[1]}"), text)
     return text
 
 
-def _moved(day: date, interval: dates.Interval, *, beyond: date) -> date:
+def _move_day(day: date, interval: dates.Interval, *, fallback: date) -> date:
     try:
         return interval.move(day)
     except OverflowError:
-        return beyond
+        return fallback
 
 
 _OLDEST_AGES = 10
 _YOUNG_STAFF, _N_STAFF_YEARS = 1935, 60
-# The same for a patient in all notes; the others belong to the stay.
+# These values are the same in all notes of a patient; all others belong to the stay.
 _OF_PATIENT = frozenset({"company", "school", "job", "ethnicity", "country", "state"})
 _ENGLISH_STYLES = ("%m/%d/%Y", "%Y-%m-%d", "%B %d, %Y")
 _OF_BOTH = ("hospital", "ward", "school", "company", "job", "telephone", "record_number")
@@ -139,14 +139,15 @@ _IN_ENGLISH = {"postcode": "zipcode"} | {
         "ethnicity",
     )
 }
-"""What `value_of` calls a value; all others are serial numbers."""
+"""The name of a value for `value_of`; all other values are serial numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteContext:
-    """Whose note is filled, and when it was written: the source's day, and how dates move.
+    """The owner of a note, and its time: `near` is its day in the source, `interval` moves dates.
 
-    `stay` and `note` are keys: staff and places are the same within a stay, no two notes have one.
+    `stay` and `note` are keys for draws: staff and places are the same within a stay; every note
+    has its own key.
     """
 
     seed: int
@@ -164,29 +165,29 @@ class NoteContext:
 
     @property
     def day(self) -> date:
-        """The note's day as it is moved."""
-        return _moved(self.near, self.interval, beyond=self.near)
+        """The day of the note after the move."""
+        return _move_day(self.near, self.interval, fallback=self.near)
 
     def draw(self, purpose: str, *keys: str) -> int:
-        """Return a number of 64 bits for one place."""
+        """Return a 64-bit number, the same for the same arguments."""
         return people.draw(self.seed, purpose, *keys)
 
-    def style(self, ways: Sequence[str]) -> str:
-        """Return which of the ways of writing dates the note has."""
-        return ways[self.draw("date style", self.note) % len(ways)]
+    def pick_style(self, styles: Sequence[str]) -> str:
+        """Return the style in which this note writes dates."""
+        return styles[self.draw("date style", self.note) % len(styles)]
 
 
-_Value = tuple[str, str, str]
-"""A text that stands for a mask, of which type it is ("" for none), and whose."""
+_FilledValue = tuple[str, str, str]
+"""The text for a placeholder, its type ("" for none), and the key of its owner."""
 
 
-def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
+def _fill_mark(mark: Mark, kind: MaskKind, context: NoteContext) -> _FilledValue:
     """Return the value of a placeholder of a known kind."""
     identity, form, content = context.identity, kind.value, mark.content or ""
     if content.startswith("=") and len(content) > 1:
         return content[1:], kind.label, identity.key
     if kind.role:
-        return _name(mark, kind, context)
+        return _fill_name(mark, kind, context)
     if form == "prefix":
         sex, number = mark.sex or identity.sex, context.draw("prefix", mark.number)
         return people.prefix_of(sex, number, is_before_last_name=False), "", ""
@@ -197,22 +198,22 @@ def _value(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
         words = ("男性", "女性") if context.is_japanese else ("male", "female")
         text = words[identity.sex == "F"]
     elif form == "birth_date":
-        text = _dated(identity.birth, context)
+        text = _write_date(identity.birth, context)
     elif form.endswith(("date", "date_range")):
-        text = _date(mark, kind, context)
+        text = _fill_date(mark, kind, context)
     elif form in identity.values and not mark.number:
         text = identity.values[form]
     else:
         owner = identity.key if form in _OF_PATIENT else context.stay
         person = f"{form}:{owner}/{mark.number}" if mark.number else f"{form}:{owner}"
-        return _drawn(form, person, context), kind.label, person
-    # English identities lack some Japanese numbers.
+        return _draw_value(form, person, context), kind.label, person
+    # English identities lack some numbers that Japanese ones have.
     text = text or str(context.draw(form, identity.key) % 10**10)
     return text, kind.label, identity.key
 
 
-def _name(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
-    key, name = _person(mark, kind.role, context)
+def _fill_name(mark: Mark, kind: MaskKind, context: NoteContext) -> _FilledValue:
+    key, name = _draw_person(mark, kind.role, context)
     form = kind.value
     if form == "full":
         form = people.full_form(name.locale, context.draw("form", context.note, str(mark.start)))
@@ -221,7 +222,7 @@ def _name(mark: Mark, kind: MaskKind, context: NoteContext) -> _Value:
     return people.written(name, form), people.label_of(form), key
 
 
-def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, people.PersonName]:
+def _draw_person(mark: Mark, role: str, context: NoteContext) -> tuple[str, people.PersonName]:
     identity = context.identity
     if role == PATIENT:
         return identity.key, identity.name
@@ -230,18 +231,18 @@ def _person(mark: Mark, role: str, context: NoteContext) -> tuple[str, people.Pe
     sex = mark.sex or "MF"[context.draw("sex", key) & 1]
     year = _YOUNG_STAFF + context.draw("year", key) % _N_STAFF_YEARS
     name = people.name_of(context.seed, key, sex=sex, birth_year=year, locale=context.locale)
-    if role == FAMILY and context.draw("family", key) % 4:  # three of four, our choice
+    if role == FAMILY and context.draw("family", key) % 4:  # three of four; our choice
         name = people.PersonName(identity.name.surname, name.given, name.middle, name.locale)
     return key, name
 
 
-def _dated(day: date, context: NoteContext) -> str:
+def _write_date(day: date, context: NoteContext) -> str:
     if context.is_japanese:
-        return dates.format_date(day, style=context.style(dates.STYLES))
-    return day.strftime(context.style(_ENGLISH_STYLES))
+        return dates.format_date(day, style=context.pick_style(dates.STYLES))
+    return day.strftime(context.pick_style(_ENGLISH_STYLES))
 
 
-def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
+def _fill_date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
     if mark.content:
         place = mark.number or f"{context.note}/{mark.start}"
         number = context.draw("date", context.identity.key, place)
@@ -249,30 +250,30 @@ def _date(mark: Mark, kind: MaskKind, context: NoteContext) -> str:
         text = dates.replace_date(mark.content, mark.content, number=mark.number, context=moves)
         if not context.is_japanese:
             return text
-        return dates.format_japanese_date(text, style=context.style(dates.STYLES))
+        return dates.format_japanese_date(text, style=context.pick_style(dates.STYLES))
     days = context.draw(kind.value, context.stay, mark.number or str(mark.start)) % 10
     if kind.value == "discharge_date":
         days = 0
     elif kind.value == "admission_date":
         days = 1 + context.draw("stay", context.stay) % 9
     day = context.day
-    return _dated(day - timedelta(days=days) if day.toordinal() > days else day, context)
+    return _write_date(day - timedelta(days=days) if day.toordinal() > days else day, context)
 
 
-def _drawn(value: str, person: str, context: NoteContext) -> str:
-    number, locale = context.draw(value, person), context.locale
-    if value in _OF_BOTH or (context.is_japanese and value in _IN_JAPANESE):
-        return people.value_of(value, number, locale=locale)
-    if value == "email":
+def _draw_value(form: str, person: str, context: NoteContext) -> str:
+    number, locale = context.draw(form, person), context.locale
+    if form in _OF_BOTH or (context.is_japanese and form in _IN_JAPANESE):
+        return people.value_of(form, number, locale=locale)
+    if form == "email":
         sex = "MF"[number & 1]
         name = people.name_of(context.seed, person, sex=sex, birth_year=1960, locale=locale)
         return people.email_of(name, number=number)
-    return people.value_of(_IN_ENGLISH.get(value, "serial_number"), number)
+    return people.value_of(_IN_ENGLISH.get(form, "serial_number"), number)
 
 
 @dataclass(frozen=True, slots=True)
 class FilledSpan:
-    """One value in a text: its type, the name of its kind of mask, and whose value it is."""
+    """One value in a text: its type (`label`), the name of its kind of mask, and its owner."""
 
     start: int
     end: int
@@ -290,25 +291,25 @@ class FilledNote:
     n_left: int
 
 
-def filled(text: str, *, context: NoteContext) -> FilledNote:
-    """Return a note with every placeholder of a known kind filled.
+def fill_placeholders(text: str, *, context: NoteContext) -> FilledNote:
+    """Fill every placeholder of a known kind in a text.
 
-    The same text and context give the same note, whatever other notes there are.
+    The same text and context give the same note, independent of other notes.
     """
-    new, done, n_left = "", 0, 0
+    filled_text, end, n_left = "", 0, 0
     spans: list[FilledSpan] = []
     for mark in find_marks(text):
         if mark.kind is None:
             n_left += 1
             continue
-        value, label, person = _value(mark, mark.kind, context)
-        new += text[done : mark.start]
-        done = mark.stop
-        if mark.kind.name == "Age" and text[done : done + 1] in ("歳", "才"):
-            value += text[done]
-            done += 1
+        value_text, label, person = _fill_mark(mark, mark.kind, context)
+        filled_text += text[end : mark.start]
+        end = mark.stop
+        if mark.kind.name == "Age" and text[end : end + 1] in ("歳", "才"):
+            value_text += text[end]
+            end += 1
         if label:
-            place = len(new), len(new) + len(value)
+            place = len(filled_text), len(filled_text) + len(value_text)
             spans.append(FilledSpan(*place, label, mark.kind.name, person))
-        new += value
-    return FilledNote(new + text[done:], tuple(spans), n_left)
+        filled_text += value_text
+    return FilledNote(filled_text + text[end:], tuple(spans), n_left)

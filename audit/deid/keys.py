@@ -1,7 +1,7 @@
-"""The key of a release: from it, and from nothing that is public, every surrogate is drawn.
+"""The key of a release, from which every surrogate is drawn.
 
-Whoever has the key can try which true text gives the surrogate that stands in a note. It is kept
-in a file of mode 600 in the data directory and is never shown: its `name` stands for it.
+Whoever has the key can test which true text yields a surrogate in a note. The key is kept in a file
+of mode 600 in the data directory and is never shown; its `name` identifies it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from audit.errors import AuditError
 
 KEY = "key"
-"""The file of a key, in the folder of its release."""
+"""The name of the key file in the folder of a release."""
 _N_BYTES = 32
 
 
 @dataclass(frozen=True, repr=False)
 class Key:
-    """256 bits that nobody outside this installation knows, or those that a public seed gives."""
+    """256 bits: a secret of this installation, or bits that follow from a public seed."""
 
     secret: bytes
 
@@ -32,20 +32,20 @@ class Key:
 
     @classmethod
     def of_seed(cls, seed: int) -> Key:
-        """Return the key of a seed, which everybody who has the program can compute."""
+        """Return the key of a seed; anybody who has the program can compute it."""
         return cls(hashlib.sha256(f"public seed {seed}".encode()).digest())
 
     @property
     def name(self) -> str:
-        """What two releases have in common that share the key; the key does not follow from it."""
+        """A name that releases with the same key share; the key cannot be computed from it."""
         return self._digest("name").hex()[:12]
 
     def draw(self, purpose: str, *keys: object) -> int:
-        """Return a number of 64 bits for one place: HMAC-SHA-256 of purpose and keys."""
+        """Return a 64-bit number, the same for the same arguments: HMAC-SHA-256 of them."""
         return int.from_bytes(self._digest(purpose, *keys)[:8], "big")
 
     def _digest(self, *parts: object) -> bytes:
-        # As Python writes a tuple, no two have the same text.
+        # `repr` of a tuple is unambiguous: different parts never give the same text.
         text = repr(parts).encode("utf-8", "surrogatepass")
         return hmac.digest(self.secret, text, "sha256")
 

@@ -1,15 +1,15 @@
-"""What stays readable in released notes, and who is singled out by it.
+"""What stays readable in released notes (leftovers), and whom it singles out.
 
-Comes in: notes with their marks. Read is what stands outside every mark, by rules and lists
-(`leftovers.txt`): ages, sexes, places, professions, dates, families, and clinical terms that are in
-few notes of the set. Goes out: the smallest combinations of up to three of these that one patient
-of the set alone has.
+Input: notes with their marks. Rules and lists (`leftovers.txt`) read the text outside every mark:
+ages, sexes, places, professions, dates, families, and clinical terms that are in few notes of the
+set. Output: the smallest combinations of up to three leftovers that only one patient of the set
+has.
 
-Source: Sweeney, k-anonymity: a model for protecting privacy, 2002; combinations that no smaller
-unique one is part of: Elliot, Manning and Ford, a computational algorithm for handling the special
-uniques problem, 2002. Differs: a person is in the set, not drawn from a population, so that who is
-unique here may have many like him outside. It is an upper bound of the risk, not a proof; and what
-no rule or list knows is not counted.
+Source: Sweeney, k-anonymity: a model for protecting privacy, 2002; unique combinations that contain
+no smaller unique one: Elliot, Manning and Ford, a computational algorithm for handling the special
+uniques problem, 2002. Differs: uniqueness is counted in the set, not in the population, so many
+people outside the set may share a combination that is unique here. The count is an upper bound of
+the risk, not a proof. Leftovers that no rule or list knows are not counted.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ AGE, SEX, PLACE, WORK, DATE, FAMILY, RARE = KINDS = (
     "family",
     "rare",
 )
-"""The kinds of leftovers; `rare` are terms that look like a condition or an operation."""
+"""The kinds of leftovers; `rare` has rare terms that look like a condition or an operation."""
 MAX_SIZE, MAX_LISTED, MAX_OF_PATIENT = 3, 20_000, 10
-"""Leftovers of a combination, and combinations that are listed: in all, and of one patient."""
+"""The most leftovers in a combination, and the most combinations listed: in all, of a patient."""
 MAX_COMBINED = 16
-"""Of a patient with more leftovers the rarest are combined."""
+"""For a patient with more leftovers only the rarest are combined."""
 USUAL_K, MAX_K = 5, 1000
 LEFTOVERS, LOOKING = "leftovers.json", "looking for what is left"
 HEADER = ("row", "note", "attributes", "kinds", "size")
 _MAX_OF_NOTE, _MAX_CHARS, _PER_PART, _PER_BLOCK = 60, 80, 1 << 22, 1 << 19
 
 Leftover = tuple[str, str]
-"""The kind, and what stands there, in small letters."""
+"""The kind, and the text in lower case."""
 
 _LISTS = word_lists(Path(__file__).with_suffix(".txt"))
 _SEX_WORDS = {
@@ -107,57 +107,57 @@ _JAPANESE_TERM = re.compile(
 
 
 def readable_text(note: TaggedDocument) -> str:
-    """Return a note in which nothing is left of what stands in a mark; offsets stay."""
-    pieces, at = [], 0
+    """Return the folded text of a note with line ends in place of every mark; offsets stay."""
+    pieces, position = [], 0
     for start, end in merge_spans(note.spans):
-        pieces += [note.text[at:start], "\n" * (end - start)]
-        at = end
-    return fold_characters("".join([*pieces, note.text[at:]]))
+        pieces += [note.text[position:start], "\n" * (end - start)]
+        position = end
+    return fold_characters("".join([*pieces, note.text[position:]]))
 
 
-def leftovers_of(note: TaggedDocument) -> tuple[Leftover, ...]:
-    """Return what stays readable in a note, each once; clinical terms too, be they rare or not."""
+def find_note_leftovers(note: TaggedDocument) -> tuple[Leftover, ...]:
+    """Return the leftovers of a note, each once, with all clinical terms, rare or not."""
     text = readable_text(note)
-    found = [(SEX, sex)] if (sex := _sex(text)) else []
-    spans = keep_strongest(one for _, one in _RULES.find_spans(text))
-    # What the rules find, in kinds as placeholders have them.
+    leftovers = [(SEX, sex)] if (sex := _find_sex(text)) else []
+    spans = keep_strongest(span for _, span in _RULES.find_spans(text))
+    # Spans of the rules, with the sorts that placeholders use.
     for span, kind in kinds_of(TaggedDocument("", text, spans)):
         if kind in _FROM_RULES:
-            found.append((_FROM_RULES[kind], text[span.start : span.end]))
+            leftovers.append((_FROM_RULES[kind], text[span.start : span.end]))
     for kind, pattern in _LOOSE:
-        of = "value" if "value" in pattern.groupindex else 0
-        found += ((kind, match[of]) for match in pattern.finditer(text))
-    found += _listed(text)
+        group = "value" if "value" in pattern.groupindex else 0
+        leftovers += ((kind, match[group]) for match in pattern.finditer(text))
+    leftovers += _find_listed(text)
     for pattern in (_ENGLISH_TERM, _JAPANESE_TERM):
         terms = (match[0] for match in pattern.finditer(text))
-        found += ((RARE, term) for term in terms if term.casefold() not in _LISTS["common"])
-    unique = dict.fromkeys((kind, _value(kind, value)) for kind, value in found)
+        leftovers += ((RARE, term) for term in terms if term.casefold() not in _LISTS["common"])
+    unique = dict.fromkeys((kind, _normalise_value(kind, phrase)) for kind, phrase in leftovers)
     return tuple(unique)[:_MAX_OF_NOTE]
 
 
-def _sex(text: str) -> str:
-    """Return the sex that is told, or that of the words in sight where they agree."""
+def _find_sex(text: str) -> str:
+    """Return the sex that the text states, or the one on which all of its words agree, or ""."""
     if sex := read_sex(text):
         return sex
     words = {match[0].casefold() for match in _WORD.finditer(text)}
-    told = [sex for sex, known in _SEX_WORDS.items() if not words.isdisjoint(known)]
-    return told[0] if len(told) == 1 else ""
+    sexes = [sex for sex, sex_words in _SEX_WORDS.items() if not words.isdisjoint(sex_words)]
+    return sexes[0] if len(sexes) == 1 else ""
 
 
-def _value(kind: str, text: str) -> str:
+def _normalise_value(kind: str, text: str) -> str:
     if kind == SEX:
         return text
-    value = " ".join(text.casefold().split())[:_MAX_CHARS]
-    if kind != AGE or not (number := re.search(r"[0-9]{1,3}", value)):
-        return value
-    unit = re.search(r"month|week|day|月|週|日", value)
-    is_tens = re.search(r"[0-9]'?s\b|代|以上|超|over", value)
-    return value if unit or is_tens else number[0]
+    normalised = " ".join(text.casefold().split())[:_MAX_CHARS]
+    if kind != AGE or not (number := re.search(r"[0-9]{1,3}", normalised)):
+        return normalised
+    unit = re.search(r"month|week|day|月|週|日", normalised)
+    is_tens = re.search(r"[0-9]'?s\b|代|以上|超|over", normalised)
+    return normalised if unit or is_tens else number[0]
 
 
 @cache
-def _phrases() -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[tuple[str, str]]]]:
-    """Return (phrase, kind) of the lists: by first word in English, by two characters else."""
+def _phrase_tables() -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[tuple[str, str]]]]:
+    """Return (phrase, kind) of all lists, English by first word and Japanese by two characters."""
     from faker.providers.address.en_US import Provider as English
     from faker.providers.address.ja_JP import Provider as Japanese
 
@@ -174,55 +174,61 @@ def _phrases() -> tuple[dict[str, list[tuple[str, str]]], dict[str, list[tuple[s
         kinds |= dict.fromkeys(_LISTS[f"{name}_en"] | _LISTS[f"{name}_ja"], kind)
     kinds |= dict.fromkeys(_LISTS["ages"], AGE)
     english, japanese = defaultdict(list), defaultdict(list)
-    for phrase, kind in sorted(kinds.items(), key=lambda one: (-len(one[0]), one)):
-        written = fold_characters(phrase.replace("_", " "))
-        if written.isascii():
-            english[_WORD.findall(written)[0].casefold()].append((written, kind))
-        elif len(written) > 1:
-            japanese[written[:2]].append((written, kind))
+    for phrase, kind in sorted(
+        kinds.items(), key=lambda phrase_and_kind: (-len(phrase_and_kind[0]), phrase_and_kind)
+    ):
+        phrase_text = fold_characters(phrase.replace("_", " "))
+        if phrase_text.isascii():
+            english[_WORD.findall(phrase_text)[0].casefold()].append((phrase_text, kind))
+        elif len(phrase_text) > 1:
+            japanese[phrase_text[:2]].append((phrase_text, kind))
     return dict(english), dict(japanese)
 
 
-def _listed(text: str) -> Iterator[Leftover]:
-    """Yield what a list has; of English words places begin with a capital, others may not.
+def _find_listed(text: str) -> Iterator[Leftover]:
+    """Yield the phrases of the lists that stand in a text.
 
-    A profession with a capital is somebody's name, but at the begin of a field or line.
+    English places begin with a capital letter; other words may be in any case. A profession with a
+    capital letter counts only at the beginning of a field or line: elsewhere it is a name.
     """
-    english, japanese = _phrases()
-    small, at = text.lower(), 0  # of the same length: the text is folded, and İ is no list's
+    english, japanese = _phrase_tables()
+    lower_text, position = (
+        text.lower(),
+        0,
+    )  # of the same length: the text is folded, and no list has an İ
     for match in _WORD.finditer(text):
         start = match.start()
-        for phrase, kind in english.get(match[0].casefold(), ()) if start >= at else ():
+        for phrase, kind in english.get(match[0].casefold(), ()) if start >= position else ():
             end = start + len(phrase)
             is_first = text[max(0, start - 3) : start].rstrip(" ")[-1:] in ("", "\n", ":")
-            seen = text if kind == PLACE or (kind == WORK and not is_first) else small
-            if seen.startswith(phrase, start) and not text[end : end + 1].isalpha():
-                at = end
-                after = _WORD.match(text, end + 1)
-                if kind != PLACE or not after or after[0] not in _LISTS["no_places"]:
+            cased_text = text if kind == PLACE or (kind == WORK and not is_first) else lower_text
+            if cased_text.startswith(phrase, start) and not text[end : end + 1].isalpha():
+                position = end
+                next_word = _WORD.match(text, end + 1)
+                if kind != PLACE or not next_word or next_word[0] not in _LISTS["no_places"]:
                     yield kind, phrase
                 break
-    at = 0
-    for match in _heads().finditer(text):
-        for phrase, kind in japanese.get(match[1], ()) if match.start() >= at else ():
+    position = 0
+    for match in _head_pattern().finditer(text):
+        for phrase, kind in japanese.get(match[1], ()) if match.start() >= position else ():
             if text.startswith(phrase, match.start()):
-                at = match.start() + len(phrase)
+                position = match.start() + len(phrase)
                 yield kind, phrase
                 break
 
 
 @cache
-def _heads() -> re.Pattern[str]:
-    """Return what finds the places at which a phrase in Japanese may begin."""
-    first = "".join(sorted({head[0] for head in _phrases()[1]}))
+def _head_pattern() -> re.Pattern[str]:
+    """Return a pattern that finds the places where a Japanese phrase may begin."""
+    first = "".join(sorted({head[0] for head in _phrase_tables()[1]}))
     return re.compile(f"(?=([{first}].))")
 
 
 class Single(Record):
-    """A combination of leftovers that one patient of the set alone has.
+    """A combination of leftovers that only one patient of the set has.
 
-    `notes` are the numbers in the set, from 0, of the patient's notes in which one of them stands,
-    `rows` their rows in the source.
+    `notes` are the numbers in the set, from 0, of the patient's notes that contain one of them;
+    `rows` are the rows of these notes in the source.
     """
 
     notes: tuple[int, ...]
@@ -231,13 +237,14 @@ class Single(Record):
 
 
 class Leftovers(Record):
-    """What is left in a set of notes, and whom it singles out; holds text of notes.
+    """What is left in a set of notes, and whom it singles out; contains text of notes.
 
-    A note without a patient is a patient of its own. `n_with` notes have a leftover; `kinds` has
-    how many notes have one of a kind. `n_singled` patients have a combination of their own, and
-    `n_below` one that fewer than `k` share (they among them). `n_unique` are such combinations, by
-    size, of which `singles` has the smallest. Where `n_capped` patients have too many leftovers
-    only the rarest were combined, and counts of larger combinations are at most so.
+    A note without a patient counts as a patient of its own. `n_with` notes have a leftover; `kinds`
+    counts the notes that have one of each kind. `n_singled` patients have a combination that nobody
+    shares; `n_below` patients, including these, have one that fewer than `k` share. `n_unique`
+    counts the unique combinations by size; `singles` lists the smallest. For the `n_capped`
+    patients with too many leftovers only the rarest were combined, so that counts of larger
+    combinations are upper bounds.
     """
 
     k: int
@@ -251,10 +258,10 @@ class Leftovers(Record):
     n_unique: dict[int, int]
     singles: tuple[Single, ...]
     corrections: str = ""
-    """The digest of the corrections by hand that were in force."""
+    """The digest of the corrections by hand that were applied."""
 
     def counts(self) -> dict[str, Any]:
-        """Return what is no text of notes."""
+        """Return the counts, without any text of notes."""
         return self.plain() | {"singles": len(self.singles)}
 
 
@@ -266,10 +273,10 @@ def find_leftovers(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> Leftovers:
-    """Find what is left in notes, each with its row, and whom it singles out.
+    """Find what is left in notes, which come with their rows, and whom it singles out.
 
-    Terms are rare where at most `k` notes have them. Memory grows with the number of notes and of
-    their leftovers, not with their text, of which there are some `n_bytes`.
+    Terms are rare if at most `k` notes have them. Memory grows with the number of notes and of
+    leftovers, not with the text. `n_bytes` is the approximate size of the text, for the progress.
     """
     if not 2 <= k <= MAX_K:
         raise AuditError(
@@ -283,37 +290,37 @@ def find_leftovers(
     for row, note in notes:
         table.add(row, note)
         meter.add(LOOKING, len(note.text))
-    found = table.singled_out(k, should_stop)
+    leftovers = table.find_singles(k, should_stop)
     meter.finish(LOOKING)
-    return found
+    return leftovers
 
 
-def look_over(
+def write_leftovers(
     tagged: TaggedSet,
     *,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> None:
-    """Find what is left in a kept set, corrected by hand, and keep it beside the index."""
-    known = corrections_digest(tagged)
-    found = find_leftovers(
+    """Find what is left in a kept set after its corrections, and write it beside the index."""
+    digest = corrections_digest(tagged)
+    leftovers = find_leftovers(
         marked_notes(tagged),
         n_bytes=tagged.spans_path.stat().st_size,
         progress=progress,
         should_stop=should_stop,
     )
-    write_whole(tagged.path / LEFTOVERS, found.with_(corrections=known).written())
+    write_whole(tagged.path / LEFTOVERS, leftovers.with_(corrections=digest).written())
 
 
-def kept_leftovers(tagged: TaggedSet) -> Leftovers | None:
-    """Return what was found in a kept set; None where it was not looked for."""
+def read_leftovers(tagged: TaggedSet) -> Leftovers | None:
+    """Return the leftovers of a kept set; None if nobody has searched for them."""
     path = tagged.path / LEFTOVERS
     return Leftovers.read(path.read_bytes(), where="tagged notes") if path.exists() else None
 
 
 @dataclass
 class _Table:
-    """Notes as numbers of leftovers; `patients` has the notes of each."""
+    """Notes as lists of leftover numbers; `patients` has the notes of each patient."""
 
     numbers: dict[Leftover, int] = field(default_factory=dict)
     n_notes_with: list[int] = field(default_factory=list)
@@ -322,20 +329,20 @@ class _Table:
     patients: dict[tuple[int, str], array[int]] = field(default_factory=dict)
 
     def add(self, row: int, note: TaggedDocument) -> None:
-        """Take in a note."""
-        own = array("l")
-        for one in leftovers_of(note):
-            number = self.numbers.setdefault(one, len(self.numbers))
+        """Add a note."""
+        numbers = array("l")
+        for leftover in find_note_leftovers(note):
+            number = self.numbers.setdefault(leftover, len(self.numbers))
             if number == len(self.n_notes_with):
                 self.n_notes_with.append(0)
             self.n_notes_with[number] += 1
-            own.append(number)
+            numbers.append(number)
         self.patients.setdefault(note.patient, array("l")).append(len(self.notes))
         self.rows.append(row)
-        self.notes.append(own)
+        self.notes.append(numbers)
 
-    def singled_out(self, k: int, should_stop: StopQuestion) -> Leftovers:
-        """Return what is left, and who is singled out by it."""
+    def find_singles(self, k: int, should_stop: StopQuestion) -> Leftovers:
+        """Return what is left, and whom it singles out."""
         leftovers = list(self.numbers)
         is_kept = [
             kind != RARE or n <= k
@@ -343,109 +350,121 @@ class _Table:
         ]
         kinds: Counter[str] = Counter()
         n_with = 0
-        for place, own in enumerate(self.notes):
-            self.notes[place] = kept = array("l", (one for one in own if is_kept[one]))
-            kinds.update({leftovers[one][0] for one in kept})
-            n_with += bool(kept)
-        members = list(self.patients.values())
-        sets = [sorted({one for note in own for one in self.notes[note]}) for own in members]
-        found = _Search(sets, len(leftovers), k, should_stop)
-        listed = []
-        for patient, chosen in found.listed():
-            wanted = set(chosen)
-            where = [note for note in members[patient] if not wanted.isdisjoint(self.notes[note])]
-            listed.append(
+        for place, numbers in enumerate(self.notes):
+            self.notes[place] = kept_numbers = array(
+                "l", (number for number in numbers if is_kept[number])
+            )
+            kinds.update({leftovers[number][0] for number in kept_numbers})
+            n_with += bool(kept_numbers)
+        patient_notes = list(self.patients.values())
+        sets = [
+            sorted({number for note in notes for number in self.notes[note]})
+            for notes in patient_notes
+        ]
+        search = _Search(sets, len(leftovers), k, should_stop)
+        singles = []
+        for patient, combination in search.list_combinations():
+            members = set(combination)
+            notes = [
+                note for note in patient_notes[patient] if not members.isdisjoint(self.notes[note])
+            ]
+            singles.append(
                 Single(
-                    notes=tuple(where),
-                    rows=tuple(self.rows[note] for note in where),
-                    attributes=tuple(sorted(leftovers[one] for one in chosen)),
+                    notes=tuple(notes),
+                    rows=tuple(self.rows[note] for note in notes),
+                    attributes=tuple(sorted(leftovers[number] for number in combination)),
                 )
             )
         return Leftovers(
             k=k,
             n_notes=len(self.notes),
-            n_patients=len(members),
+            n_patients=len(patient_notes),
             n_with=n_with,
-            n_capped=found.n_capped,
-            n_singled=int(found.is_single.sum()),
-            n_below=int((found.is_below | found.is_single).sum()),
+            n_capped=search.n_capped,
+            n_singled=int(search.is_single.sum()),
+            n_below=int((search.is_below | search.is_single).sum()),
             kinds={kind: kinds[kind] for kind in KINDS if kinds[kind]},
-            n_unique=found.n_unique,
-            singles=tuple(listed),
+            n_unique=search.n_unique,
+            singles=tuple(singles),
         )
 
 
 class _Block(NamedTuple):
-    """Combinations: the key of each, which says its members, and whose it is."""
+    """Combinations: a key of each, which encodes its members, and the patient who has it."""
 
     keys: IntArray
     owners: IntArray
 
 
 class _Search:
-    """Looks for combinations that one patient alone has, of one size after the other.
+    """Searches for combinations that only one patient has, size by size.
 
-    What holds a smaller one is passed over. Combinations are counted part by part, by their keys,
-    so that memory does not grow with their number.
+    A combination that contains a smaller unique one is skipped. Combinations are counted part by
+    part, by their keys, so that memory does not grow with their number.
     """
 
     def __init__(
-        self, sets: Sequence[Sequence[int]], n: int, k: int, should_stop: StopQuestion
+        self, sets: Sequence[Sequence[int]], n_leftovers: int, k: int, should_stop: StopQuestion
     ) -> None:
         self._sets, self._k, self._should_stop = sets, k, should_stop
         self.n_unique: dict[int, int] = {}
         self.is_single, self.is_below = (np.zeros(len(sets), bool) for _ in range(2))
         self._n_of = np.zeros(len(sets), np.int64)
-        self._found: list[tuple[int, tuple[int, ...]]] = []
-        n_having = np.zeros(n, np.int64)
-        for own in sets:
-            n_having[list(own)] += 1
-        self._alone(n_having)
-        # Those that several have, the rarest first: the order is that of members in a combination.
-        order = sorted((i for i in range(n) if n_having[i] > 1), key=lambda i: (n_having[i], i))
+        self._combinations: list[tuple[int, tuple[int, ...]]] = []
+        n_having = np.zeros(n_leftovers, np.int64)
+        for numbers in sets:
+            n_having[list(numbers)] += 1
+        self._count_single_leftovers(n_having)
+        # Leftovers of several patients, the rarest first: the order of members in a combination.
+        order = sorted(
+            (i for i in range(n_leftovers) if n_having[i] > 1), key=lambda i: (n_having[i], i)
+        )
         self._order, self._n = order, max(2, len(order))
-        places = {one: place for place, one in enumerate(order)}
+        places = {number: place for place, number in enumerate(order)}
         self.n_capped = 0
         groups: dict[int, list[tuple[int, list[int]]]] = defaultdict(list)
-        for patient, own in enumerate(sets):
-            chosen = sorted(places[one] for one in own if one in places)
-            self.n_capped += len(chosen) > MAX_COMBINED
-            groups[len(chosen[:MAX_COMBINED])].append((patient, chosen[:MAX_COMBINED]))
+        for patient, numbers in enumerate(sets):
+            own_ranks = sorted(places[number] for number in numbers if number in places)
+            self.n_capped += len(own_ranks) > MAX_COMBINED
+            groups[len(own_ranks[:MAX_COMBINED])].append((patient, own_ranks[:MAX_COMBINED]))
         self._groups = {
-            m: (np.array([patient for patient, _ in rows]), np.array([own for _, own in rows]))
+            m: (
+                np.array([patient for patient, _ in rows]),
+                np.array([numbers for _, numbers in rows]),
+            )
             for m, rows in sorted(groups.items())
             if m > 1
         }
         pairs = np.zeros(0, np.int64)
         for size in range(2, MAX_SIZE + 1):
-            pairs = self._of_size(size, pairs)
+            pairs = self._count_combinations(size, pairs)
 
-    def _alone(self, n_having: IntArray) -> None:
+    def _count_single_leftovers(self, n_having: IntArray) -> None:
         self.n_unique[1] = int((n_having == 1).sum())
-        for patient, own in enumerate(self._sets):
-            for one in own:
-                self.is_below[patient] |= n_having[one] < self._k
-                if n_having[one] == 1:
-                    self._keep(patient, (one,))
+        for patient, numbers in enumerate(self._sets):
+            for number in numbers:
+                self.is_below[patient] |= n_having[number] < self._k
+                if n_having[number] == 1:
+                    self._add_combination(patient, (number,))
 
-    def _keep(self, patient: int, chosen: tuple[int, ...]) -> None:
+    def _add_combination(self, patient: int, combination: tuple[int, ...]) -> None:
         self.is_single[patient] = True
         if self._n_of[patient] < MAX_OF_PATIENT:
             self._n_of[patient] += 1
-            self._found.append((patient, chosen))
+            self._combinations.append((patient, combination))
 
-    def _of_size(self, size: int, pairs: IntArray) -> IntArray:
-        """Count the combinations of a size; return the keys of those that are unique."""
+    def _count_combinations(self, size: int, pairs: IntArray) -> IntArray:
+        """Count the combinations of a size; return the keys of the unique ones."""
         n = sum(len(rows) * comb(m, size) for m, (_, rows) in self._groups.items())
         n_parts, unique = -(-n // _PER_PART), []
         self.n_unique[size] = 0
         for part in range(n_parts):
             blocks = [
-                _Block(one.keys[mine], one.owners[mine])
-                for one in self._blocks(size, pairs)
-                for mine in [one.keys % n_parts == part]
+                _Block(block.keys[mine], block.owners[mine])
+                for block in self._blocks(size, pairs)
+                for mine in [block.keys % n_parts == part]
             ]
-            keys, owners = (np.concatenate(each) for each in zip(*blocks, strict=True))
+            keys, owners = (np.concatenate(arrays) for arrays in zip(*blocks, strict=True))
             _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
             n_having = counts[inverse]
             self.is_below[owners[n_having < self._k]] = True
@@ -453,20 +472,20 @@ class _Search:
             self.n_unique[size] += len(alone)
             self.is_single[owners[alone]] = True
             for place in alone[self._n_of[owners[alone]] < MAX_OF_PATIENT].tolist():
-                self._keep(int(owners[place]), self._members(int(keys[place]), size))
+                self._add_combination(int(owners[place]), self._decode_key(int(keys[place]), size))
             if size < MAX_SIZE:
                 unique.append(keys[alone])
         return np.sort(np.concatenate([pairs[:0], *unique]))
 
-    def _members(self, key: int, size: int) -> tuple[int, ...]:
-        found = []
+    def _decode_key(self, key: int, size: int) -> tuple[int, ...]:
+        numbers = []
         for _ in range(size):
             key, place = divmod(key, self._n)
-            found.append(self._order[place])
-        return tuple(reversed(found))
+            numbers.append(self._order[place])
+        return tuple(reversed(numbers))
 
     def _blocks(self, size: int, pairs: IntArray) -> Iterator[_Block]:
-        """Yield all combinations of a size, without those that hold one of the unique pairs."""
+        """Yield all combinations of a size that contain none of the unique pairs."""
         for m, (patients, rows) in self._groups.items():
             if m < size:
                 continue
@@ -487,56 +506,62 @@ class _Search:
                     keys = keys * self._n + chosen[:, column]
                 yield _Block(keys, owners)
 
-    def listed(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Return patients with combinations of theirs, the smallest first.
+    def list_combinations(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Return patients with their unique combinations, the smallest first.
 
-        Where leftovers were passed over all patients are asked again.
+        If some patients have leftovers that were not combined, every combination is checked again
+        against all leftovers of all patients.
         """
-        ordered = sorted(self._found, key=lambda one: (len(one[1]), one[0]))[:MAX_LISTED]
+        smallest_first = sorted(self._combinations, key=lambda row: (len(row[1]), row[0]))
+        combinations = smallest_first[:MAX_LISTED]
         if not self.n_capped:
-            return ordered
-        having: dict[int, set[int]] = {one: set() for _, own in ordered for one in own}
-        for patient, own in enumerate(self._sets):
-            for one in own:
-                if one in having:
-                    having[one].add(patient)
+            return combinations
+        patients_with: dict[int, set[int]] = {
+            number: set() for _, combination in combinations for number in combination
+        }
+        for patient, numbers in enumerate(self._sets):
+            for number in numbers:
+                if number in patients_with:
+                    patients_with[number].add(patient)
         return [
-            (patient, own)
-            for patient, own in ordered
-            if len(set.intersection(*(having[one] for one in own))) == 1
+            (patient, combination)
+            for patient, combination in combinations
+            if len(set.intersection(*(patients_with[number] for number in combination))) == 1
         ]
 
 
-def _is_in(keys: IntArray, known: IntArray) -> BoolArray:
-    """Say of each key whether it is one of the known ones, which are sorted."""
-    places = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-    return np.equal(known[places], keys)
+def _is_in(keys: IntArray, sorted_keys: IntArray) -> BoolArray:
+    """Return for each key whether it is one of the sorted keys."""
+    places = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)
+    return np.equal(sorted_keys[places], keys)
 
 
-def tagged_notes(folder: Path) -> Iterator[tuple[int, TaggedDocument]]:
-    """Yield the notes of a folder of `deid tag` with their rows."""
+def read_tagged_folder(folder: Path) -> Iterator[tuple[int, TaggedDocument]]:
+    """Yield (row, note) for the notes of a folder that `deid tag` wrote."""
     damaged = AuditError("This is no folder of `deid tag`, or it is damaged.", where="--tagged")
     paths = (folder / SPANS, folder / REDACTED)
     with reading("--tagged"), paths[0].open("rb") as spans, paths[1].open("rb") as released:
-        for line, one in zip_longest(spans, released, fillvalue=b""):
+        for spans_line, released_line in zip_longest(spans, released, fillvalue=b""):
             with refusing(damaged):
-                row = int(json.loads(one)["row"])
-                note = read_line(line.decode("utf-8", "surrogatepass"), subject=SPANS, number=row)
+                row = int(json.loads(released_line)["row"])
+                note = read_line(
+                    spans_line.decode("utf-8", "surrogatepass"), subject=SPANS, number=row
+                )
             yield row, note
 
 
-def leftovers_csv(found: Leftovers, *, names: Mapping[int, str]) -> str:
-    """Return whom leftovers single out as CSV; `names` has those of notes, by row."""
+def leftovers_csv(leftovers: Leftovers, *, names: Mapping[int, str]) -> str:
+    """Return the unique combinations as CSV; `names` has the names of notes by row."""
     return write_table(
         HEADER,
         [
             (
-                "; ".join(map(str, one.rows)),
-                "; ".join(names.get(row, "") for row in one.rows),
-                "; ".join(value for _, value in one.attributes),
-                "; ".join(kind for kind, _ in one.attributes),
-                len(one.attributes),
+                "; ".join(map(str, single.rows)),
+                "; ".join(names.get(row, "") for row in single.rows),
+                "; ".join(phrase for _, phrase in single.attributes),
+                "; ".join(kind for kind, _ in single.attributes),
+                len(single.attributes),
             )
-            for one in found.singles
+            for single in leftovers.singles
         ],
     )

@@ -1,4 +1,4 @@
-"""Masks of notes: what stood there, by rules or a local language model; and typed placeholders.
+"""Typed placeholders for the masks of notes: rules or a local language model say what stood there.
 
 A typed placeholder is written `{{Patient Name 3 F|what is known}}`. Source: paper 002, section 2.1,
 steps 1 and 2 (the paper's own prompt is in its appendix B).
@@ -39,10 +39,10 @@ _NONE = "no personal information"
 
 @dataclass(frozen=True, slots=True)
 class MaskKind:
-    """What stood at a mask: a value of an identity, or a form of a name and whose (`role`).
+    """What stood at a mask: a value of an identity, or a form of somebody's name.
 
-    `name` is as it is written in a typed placeholder; `role` is "" for what is no name, `label`
-    where it is of none of the five types (a title before a name).
+    `name` is the name in a typed placeholder. `role` says whose name it is, and is "" for other
+    values. `label` is "" for values of none of the five types (a title before a name).
     """
 
     name: str
@@ -53,41 +53,45 @@ class MaskKind:
 
 _, _TABLE = read_pattern_table(__file__)
 KINDS = {
-    f"{who} {what}": MaskKind(
-        f"{who} {what}", form, role, label_of("joined" if form == "full" else form)
+    f"{role_name} {form_name}": MaskKind(
+        f"{role_name} {form_name}", form, role, label_of("joined" if form == "full" else form)
     )
-    for role, who in _ROLE_NAMES.items()
-    for form, what in _FORM_NAMES.items()
+    for role, role_name in _ROLE_NAMES.items()
+    for form, form_name in _FORM_NAMES.items()
 }
-"""By their names."""
+"""The kinds by name."""
 _BY_NAME: dict[str, MaskKind] = {}
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().replace("_", " ").split())
 
 
 for _label, _entries in _TABLE.items():
-    for _entry, _others in _entries:
-        _name, _separator, _value = _entry.partition(" | ")
-        if _value:
-            KINDS[_name] = MaskKind(_name, _value, "", "" if _label == _NONE else _label)
-        _BY_NAME |= {_folded(other): KINDS[_name] for other in _others.split(",") if other}
-_BY_NAME = {_folded(name): kind for name, kind in KINDS.items()} | _BY_NAME
+    for _entry, _synonyms in _entries:
+        _kind_name, _separator, _value_name = _entry.partition(" | ")
+        if _value_name:
+            KINDS[_kind_name] = MaskKind(
+                _kind_name, _value_name, "", "" if _label == _NONE else _label
+            )
+        _BY_NAME |= {
+            _fold_name(synonym): KINDS[_kind_name] for synonym in _synonyms.split(",") if synonym
+        }
+_BY_NAME = {_fold_name(name): kind for name, kind in KINDS.items()} | _BY_NAME
 _BY_VALUE = {(kind.value, kind.role): kind for kind in reversed(KINDS.values())}
 
 
-def known_kind(name: str) -> MaskKind | None:
-    """Return the kind of a name, English or Japanese, in any case; None where there is none."""
-    return KINDS.get(name) or _BY_NAME.get(_folded(name))
+def find_kind(name: str) -> MaskKind | None:
+    """Return the kind with an English or Japanese name, in any case; None if there is none."""
+    return KINDS.get(name) or _BY_NAME.get(_fold_name(name))
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A typed placeholder at characters `start` to `stop` of a text.
 
-    `kind` is None where the name is not known; `number`, or "", tells two of a kind apart; `sex` is
-    "M", "F" or "". `content` is what is known of the value, and with a `=` before it the value.
+    `kind` is None if the name is unknown. `number` tells two of a kind apart and may be ""; `sex`
+    is "M", "F" or "". `content` describes the value, or is the value itself after a `=`.
     """
 
     start: int
@@ -105,14 +109,14 @@ _MARK = re.compile(
 
 
 def has_marks(text: str) -> bool:
-    """Whether a text holds a typed placeholder of a known name."""
+    """Whether a text contains a typed placeholder with a known name."""
     return any(mark.kind is not None for mark in find_marks(text))
 
 
 def find_marks(text: str) -> tuple[Mark, ...]:
-    """Return the typed placeholders of a text, in order, those of unknown names too."""
+    """Return the typed placeholders of a text, in order, including those with unknown names."""
     return tuple(
-        Mark(*m.span(), known_kind(m["name"]), m["number"] or "", m["sex"] or "", m["content"])
+        Mark(*m.span(), find_kind(m["name"]), m["number"] or "", m["sex"] or "", m["content"])
         for m in _MARK.finditer(text)
     )
 
@@ -120,7 +124,7 @@ def find_marks(text: str) -> tuple[Mark, ...]:
 def mark_text(
     kind: MaskKind, *, number: str = "", sex: str = "", content: str | None = None
 ) -> str:
-    """Return a typed placeholder as text; the content has no braces."""
+    """Return a typed placeholder as text; the content must have no braces."""
     words = " ".join(part for part in (kind.name, number, sex) if part)
     return "{{" + words + ("" if content is None else f"|{content}") + "}}"
 
@@ -156,8 +160,8 @@ _RELATIVE = re.compile(
 class _Answer:
     """What stood at a mask.
 
-    `kind` is None where it is not known, or where `text` tells what the note says there: for masks
-    that are no personal information. `number` and `sex` as in `Mark`.
+    `kind` is None if it is unknown, or if `text` restores what a mask hid that is no personal
+    information. `number` and `sex` are as in `Mark`.
     """
 
     kind: MaskKind | None
@@ -168,10 +172,10 @@ class _Answer:
 
 @dataclass(frozen=True)
 class TypedNote:
-    """A note with typed placeholders at those of its `n_masks` masks whose kind is known.
+    """A note with typed placeholders in place of those of its `n_masks` masks whose kind is known.
 
-    `n_restored` masks were no personal information and hold text again; `unknown` masks stayed, by
-    category.
+    `n_restored` masks hid no personal information and are text again. `unknown` counts by category
+    the masks that stayed.
     """
 
     text: str
@@ -181,48 +185,52 @@ class TypedNote:
 
 
 Answerer = Callable[[Sequence[str]], list[str]]
-"""Answers prompts, one for one: a local causal language model, or a test's function."""
+"""Returns one answer for each prompt: a local causal language model, or a function of a test."""
 
 
-def typed_notes(
+def type_masks(
     texts: Sequence[str], *, has_blanks: bool, ask: Answerer | None = None
 ) -> list[TypedNote]:
-    """Type the masks of notes: by MIMIC-III's categories, and `___` by the words around it.
+    """Type the masks of notes: by the categories of MIMIC-III, and `___` by the words around it.
 
-    A model that is asked has the first word on blanks and unknown categories. Typed placeholders
-    that are in a note are no masks.
+    For blanks and unknown categories the answers of a model come before the rules. Typed
+    placeholders that a note already has are not masks.
     """
     masks = [find_placeholders(text, has_blanks=has_blanks).places for text in texts]
     answers = [
-        [_by_rule(text, place) for place in places]
+        [_answer_by_rule(text, place) for place in places]
         for text, places in zip(texts, masks, strict=True)
     ]
     if ask:
-        questions = [(i, group) for i, places in enumerate(masks) for group in _groups(places)]
-        prompts = [_prompt(texts[i], [masks[i][k] for k in group]) for i, group in questions]
+        questions = [
+            (i, group) for i, places in enumerate(masks) for group in _group_questions(places)
+        ]
+        prompts = [_write_prompt(texts[i], [masks[i][k] for k in group]) for i, group in questions]
         for (i, group), reply in zip(questions, ask(prompts), strict=True):
-            read = _read(reply)
+            mask_answers = _read_reply(reply)
             for number, k in enumerate(group, start=1):
-                answers[i][k] = read.get(number, answers[i][k])
-    return [_with_types(*one) for one in zip(texts, masks, answers, strict=True)]
+                answers[i][k] = mask_answers.get(number, answers[i][k])
+    return [
+        _write_placeholders(*note_parts) for note_parts in zip(texts, masks, answers, strict=True)
+    ]
 
 
-def _by_rule(text: str, place: Placeholder) -> _Answer:
-    before = text[max(0, place.start - _WINDOW) : place.start]
+def _answer_by_rule(text: str, place: Placeholder) -> _Answer:
+    text_before = text[max(0, place.start - _WINDOW) : place.start]
     is_blank = place.category == BLANK and place.kind == "unknown"
     if is_blank or place.kind in NAME_KINDS:
         role = {"patient": PATIENT, "staff": STAFF}.get(place.role, OTHER)
-        relative = _RELATIVE.search(before) if is_blank or role == OTHER else None
+        relative = _RELATIVE.search(text_before) if is_blank or role == OTHER else None
         sex = (relative.lastgroup if relative else None) or ""
         if is_blank:
             return _Answer(_BY_VALUE["full", FAMILY] if relative else None, sex=sex)
         kind = _BY_VALUE.get((_FORMS[place.kind], FAMILY if relative else role))
         return _Answer(kind, number=place.number, sex=sex or place.sex)
-    value = _VALUES.get(place.kind, place.kind)
+    value_name = _VALUES.get(place.kind, place.kind)
     if place.kind == "date":
-        line = before[-_DATE_REACH:].rsplit("\n", 1)[-1]
-        value = next((name for name, word in _DATES if word.search(line)), "date")
-    return _Answer(_BY_VALUE.get((value, "")), number=place.number)
+        line = text_before[-_DATE_REACH:].rsplit("\n", 1)[-1]
+        value_name = next((name for name, word in _DATES if word.search(line)), "date")
+    return _Answer(_BY_VALUE.get((value_name, "")), number=place.number)
 
 
 _WHOLE = {
@@ -232,50 +240,52 @@ _WHOLE = {
     ("surname", "given"): "reversed",
     ("reversed", "initials"): "reversed",
 }
-"""Two neighbours that name one person, and what they are together."""
+"""The forms of two neighbouring masks that name one person, and the form of both together."""
 
 
-def _with_types(text: str, places: Sequence[Placeholder], answers: Sequence[_Answer]) -> TypedNote:
-    """Return a note with a typed placeholder at each mask whose kind is known.
+def _write_placeholders(
+    text: str, places: Sequence[Placeholder], answers: Sequence[_Answer]
+) -> TypedNote:
+    """Return a note with a typed placeholder in place of each mask whose kind is known.
 
-    First and last name of one person side by side become one placeholder of the full name.
+    Adjacent first and last names of one person become one placeholder of the full name.
     """
     groups: list[tuple[Placeholder, Placeholder, _Answer]] = []
     for place, answer in zip(places, answers, strict=True):
         if groups and groups[-1][1].group == place.group >= 0:
-            first, _, before = groups[-1]
-            if whole := _whole_name(before, answer):
-                groups[-1] = (first, place, whole)
+            first, _, previous_answer = groups[-1]
+            if joined_name := _join_names(previous_answer, answer):
+                groups[-1] = (first, place, joined_name)
                 continue
         groups.append((place, place, answer))
-    new, done, n_restored = "", 0, 0
+    new_text, end, n_restored = "", 0, 0
     unknown = Counter[str]()
     for first, last, answer in groups:
-        new += text[done : first.start]
-        done = last.stop
-        if answer.text:  # what somebody else wrote must not become a placeholder
+        new_text += text[end : first.start]
+        end = last.stop
+        if answer.text:  # the text of a model must not become a placeholder
             n_restored += 1
-            new += answer.text.replace("{", "(").replace("}", ")")
+            new_text += answer.text.replace("{", "(").replace("}", ")")
         elif answer.kind is None:
             unknown[first.category] += 1
-            new += text[first.start : last.stop]
+            new_text += text[first.start : last.stop]
         else:
             number = answer.number if re.fullmatch(r"\d{0,20}", answer.number) else ""
-            content = _content(first, answer.kind)
-            new += mark_text(answer.kind, number=number, sex=answer.sex, content=content)
-    return TypedNote(new + text[done:], len(places), n_restored, unknown)
+            content = _placeholder_content(first, answer.kind)
+            new_text += mark_text(answer.kind, number=number, sex=answer.sex, content=content)
+    return TypedNote(new_text + text[end:], len(places), n_restored, unknown)
 
 
-def _whole_name(one: _Answer, two: _Answer) -> _Answer | None:
-    """Return the name that two neighbours in a group are together; None where they are none."""
-    if not one.kind or not two.kind or one.kind.role != two.kind.role:
+def _join_names(first: _Answer, second: _Answer) -> _Answer | None:
+    """Return the name that two neighbouring masks form together; None if they form none."""
+    if not first.kind or not second.kind or first.kind.role != second.kind.role:
         return None
-    kind = _BY_VALUE.get((_WHOLE.get((one.kind.value, two.kind.value), ""), one.kind.role))
-    number, sex = one.number or two.number, one.sex or two.sex
+    kind = _BY_VALUE.get((_WHOLE.get((first.kind.value, second.kind.value), ""), first.kind.role))
+    number, sex = first.number or second.number, first.sex or second.sex
     return _Answer(kind, number=number, sex=sex) if kind else None
 
 
-def _content(place: Placeholder, kind: MaskKind) -> str | None:
+def _placeholder_content(place: Placeholder, kind: MaskKind) -> str | None:
     if place.category == BLANK or not place.content:
         return None
     if not kind.value.endswith(("date", "date_range")):
@@ -298,8 +308,8 @@ _NUMBERED = re.compile(r"(.*?)\s*(\d{1,3})?", re.DOTALL)
 _MARKS = "{}[]<>*`'\" "
 
 
-def _groups(places: Sequence[Placeholder]) -> Iterator[list[int]]:
-    """Yield the masks that are asked for at once: those that no category tells, near each other."""
+def _group_questions(places: Sequence[Placeholder]) -> Iterator[list[int]]:
+    """Yield groups of masks for one prompt each: neighbours whose category shows no kind."""
     group: list[int] = []
     for i, place in enumerate(places):
         if place.category == BLANK or place.kind == "unknown":
@@ -312,31 +322,31 @@ def _groups(places: Sequence[Placeholder]) -> Iterator[list[int]]:
         yield group
 
 
-def _prompt(text: str, places: Sequence[Placeholder]) -> str:
-    done, shown = max(0, places[0].start - _CONTEXT_CHARS), ""
+def _write_prompt(text: str, places: Sequence[Placeholder]) -> str:
+    end, excerpt = max(0, places[0].start - _CONTEXT_CHARS), ""
     for number, place in enumerate(places, start=1):
-        shown += f"{text[done : place.start]}[[{number}]]"
-        done = place.stop
-    shown += text[done : done + _CONTEXT_CHARS]
-    return MODEL_TYPER_PROMPT.format(kinds=", ".join(KINDS), note=shown)
+        excerpt += f"{text[end : place.start]}[[{number}]]"
+        end = place.stop
+    excerpt += text[end : end + _CONTEXT_CHARS]
+    return MODEL_TYPER_PROMPT.format(kinds=", ".join(KINDS), note=excerpt)
 
 
-def _read(reply: str) -> dict[int, _Answer]:
-    """Return what a reply says of each mask, by its number; the first line for a mask counts.
+def _read_reply(reply: str) -> dict[int, _Answer]:
+    """Return the answers of a reply by the number of the mask; the first line for a mask counts.
 
-    Lines that are not understood are left out.
+    Lines that cannot be parsed are ignored.
     """
-    found: dict[int, _Answer] = {}
+    answers: dict[int, _Answer] = {}
     for line in _LINE.finditer(reply):
         words = line[2].strip(_MARKS)
-        answer = _Answer(known_kind(words))
+        answer = _Answer(find_kind(words))
         if text := _TEXT.match(words):
             answer = replace(answer, text=text[1].strip(_MARKS)[:_MAX_TEXT_CHARS])
         elif not answer.kind and (numbered := _NUMBERED.fullmatch(words)):
-            answer = _Answer(known_kind(numbered[1]), number=numbered[2] or "")
+            answer = _Answer(find_kind(numbered[1]), number=numbered[2] or "")
         if answer.kind or answer.text:
-            found.setdefault(int(line[1]), answer)
-    return found
+            answers.setdefault(int(line[1]), answer)
+    return answers
 
 
 TRANSLATION_STEP_PROMPT = (
@@ -348,38 +358,38 @@ _PARAGRAPH = re.compile(r".*?(?:\n[ \t]*\n+|\n|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Translated:
-    """A text after the step: `n_kept` of its `n_passages` passages stayed as they were."""
+class Translation:
+    """A text after the translation; `n_kept` of its `n_passages` passages were not translated."""
 
     text: str
     n_passages: int
     n_kept: int
 
 
-def translated(texts: Sequence[str], *, ask: Answerer) -> list[Translated]:
-    """Return each text with those passages translated that keep their placeholders."""
-    pieces = [_passages(text) for text in texts]
-    asked = [piece.strip() for own in pieces for piece in own if piece.strip()]
-    replies = iter(ask([TRANSLATION_STEP_PROMPT + passage for passage in asked]))
-    found = []
-    for own in pieces:
+def translate_texts(texts: Sequence[str], *, ask: Answerer) -> list[Translation]:
+    """Translate texts passage by passage; a passage that loses a placeholder stays as it is."""
+    pieces = [_split_passages(text) for text in texts]
+    passages = [piece.strip() for note_pieces in pieces for piece in note_pieces if piece.strip()]
+    replies = iter(ask([TRANSLATION_STEP_PROMPT + passage for passage in passages]))
+    translations = []
+    for note_pieces in pieces:
         n_asked = n_kept = 0
-        for j, piece in enumerate(own):
+        for j, piece in enumerate(note_pieces):
             if passage := piece.strip():
                 n_asked += 1
                 answer = next(replies).strip()
-                if answer and _marks(answer) == _marks(passage):
-                    own[j] = piece.replace(passage, answer)
+                if answer and _sorted_marks(answer) == _sorted_marks(passage):
+                    note_pieces[j] = piece.replace(passage, answer)
                 else:
                     n_kept += 1
-        found.append(Translated("".join(own), n_asked, n_kept))
-    return found
+        translations.append(Translation("".join(note_pieces), n_asked, n_kept))
+    return translations
 
 
-def _passages(text: str) -> list[str]:
-    """Return a text in pieces of some 1,500 characters that end at line ends; joined they are it.
+def _split_passages(text: str) -> list[str]:
+    """Split a text into pieces of some 1,500 characters that end at line ends.
 
-    A longer line is one piece.
+    The joined pieces are the text. A longer line is one piece.
     """
     pieces = [""]
     for part in _PARAGRAPH.findall(text):
@@ -389,5 +399,5 @@ def _passages(text: str) -> list[str]:
     return pieces
 
 
-def _marks(text: str) -> list[str]:
+def _sorted_marks(text: str) -> list[str]:
     return sorted(match[0] for match in _MARK.finditer(text))

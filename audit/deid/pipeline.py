@@ -1,10 +1,9 @@
-"""The chain from masked notes to a corpus with names: typed, translated, filled, split.
+"""The chain from masked notes to a corpus with names: masks are typed, texts translated and filled.
 
-Comes in: a source of notes, a seed. Goes out: a folder with `train.jsonl`, `validation.jsonl`,
+Input: a source of notes, a seed. Output: a folder with `train.jsonl`, `validation.jsonl`,
 `test.jsonl`, `rest.jsonl` (notes with spans), `refused.jsonl` and `summary.json`. The source is
-read twice; memory does not grow with the notes but by some bytes for each note and patient.
-Where language models are asked, their answers stay when a build is stopped or killed, and the next
-one of the same folder asks for the others alone.
+read twice; memory holds only some bytes for each note and patient. The answers of language models
+survive a build that is stopped or killed; the next build of the same folder asks only for the rest.
 
 Source: paper 002, section 2.1, steps 1 to 6.
 """
@@ -28,8 +27,8 @@ import numpy as np
 from audit.corpus.build import CorpusFile, corpus_folder, patient_key
 from audit.deid.answers import ANSWERS, AnswerFile
 from audit.deid.copies import json_line
-from audit.deid.fill import ProfileTable, filled, with_marked_ages
-from audit.deid.masks import Answerer, has_marks, translated, typed_notes
+from audit.deid.fill import ProfileTable, fill_placeholders, mark_ages
+from audit.deid.masks import Answerer, has_marks, translate_texts, type_masks
 from audit.deid.release import language_of
 from audit.errors import AuditError
 from audit.names.people import JAPANESE, draw
@@ -47,19 +46,19 @@ _SHARE = 10
 
 
 def split_notes(is_alone: Sequence[bool], *, seed: int) -> bytes:
-    """Return the split of each note, in the source's order, as its place in `SPLITS`.
+    """Return the split of each note, in the order of the source, as its place in `SPLITS`.
 
-    `is_alone` says for each note whether its patient has no other: only those are held out. Sizes
-    are the paper's, 5,000 for validation and for test and 50,000 to train, or less where there are
-    fewer notes. What is left over is "rest".
+    `is_alone` says for each note whether its patient has no other note: only such notes are held
+    out. Sizes are those of the paper, 5,000 each for validation and test and 50,000 for training,
+    or less if there are fewer notes. All other notes are "rest".
     """
-    each = min(_PAPER_EACH, sum(is_alone) // _SHARE)
+    n_per_split = min(_PAPER_EACH, sum(is_alone) // _SHARE)
     draws = [draw(seed, "split", str(place)) for place in range(len(is_alone))]
     order = np.argsort(np.array(draws, dtype=np.uint64), kind="stable")
-    held_out = order[np.take(is_alone, order)][: 2 * each]
+    held_out = order[np.take(is_alone, order)][: 2 * n_per_split]
     split = np.full(len(is_alone), SPLITS.index(REST), dtype=np.uint8)
-    split[held_out[:each]] = SPLITS.index(VALIDATION)
-    split[held_out[each:]] = SPLITS.index(TEST)
+    split[held_out[:n_per_split]] = SPLITS.index(VALIDATION)
+    split[held_out[n_per_split:]] = SPLITS.index(TEST)
     rest = order[split[order] == SPLITS.index(REST)]
     split[rest[:_PAPER_TRAIN]] = SPLITS.index(TRAIN)
     return split.tobytes()
@@ -72,13 +71,13 @@ _TEXTS = {part: [text.replace(r"\n", "\n") for _, text in texts] for part, texts
 _MAX_MENTIONS = 3
 
 
-def with_template(text: str, *, seed: int, note: str) -> str:
-    """Return a Japanese text with a header, up to three mentions and a close, the note's own.
+def add_template(text: str, *, seed: int, note: str) -> str:
+    """Return a Japanese text with a header, up to three mentions and a close drawn for the note.
 
-    Braces in the text become brackets, so that nothing in it is taken for a placeholder.
+    Double braces in the text become brackets, so that nothing in it is taken for a placeholder.
     """
 
-    def one_of(part: str, *place: str) -> str:
+    def draw_text(part: str, *place: str) -> str:
         return _TEXTS[part][draw(seed, part, note, *place) % len(_TEXTS[part])]
 
     body = _KEPT.sub(
@@ -89,16 +88,16 @@ def with_template(text: str, *, seed: int, note: str) -> str:
     mentions: dict[int, str] = {}
     for place in map(str, range(draw(seed, "mentions", note) % (_MAX_MENTIONS + 1))):
         end = ends[draw(seed, "mention place", note, place) % len(ends)]
-        # At a line's end the mention is a line of its own.
+        # A mention at the end of a line becomes a line of its own.
         line_end = "\n" if body[:end].endswith("\n") else ""
-        mentions[end] = one_of("mention", place) + line_end
+        mentions[end] = draw_text("mention", place) + line_end
     for end in sorted(mentions, reverse=True):
         body = body[:end] + mentions[end] + body[end:]
-    return one_of("header") + body + one_of("close")
+    return draw_text("header") + body + draw_text("close")
 
 
 class LanguageModel(Protocol):
-    """Answers prompts, one for one; its answers depend on what its digest is of, not on chance."""
+    """Answers each prompt; the answers depend only on what its digest covers, not on chance."""
 
     digest: str
     n_batch: int
@@ -107,23 +106,23 @@ class LanguageModel(Protocol):
         """Return an answer for each prompt."""
 
 
-def asked(
+def ask_in_batches(
     model: LanguageModel, answers: AnswerFile, portion: Callable[..., None], prompts: Sequence[str]
 ) -> list[str]:
-    """Return an answer for each prompt, asked in batches of like length, none twice.
+    """Return an answer for each prompt; ask in batches of similar length, and nothing twice.
 
-    `portion` is told after each batch which share of the prompts is done, and whether its answers
-    were kept already.
+    After each batch `portion` receives the share of prompts that are done, and whether the answers
+    of the batch were in the file already.
     """
     order = sorted(set(prompts), key=lambda prompt: (len(prompt), prompt))
-    found: dict[str, str] = {}
+    answer_by_prompt: dict[str, str] = {}
     for start in range(0, len(order), model.n_batch):
         batch = order[start : start + model.n_batch]
-        texts, is_known = answers.of([model.digest, *batch], partial(model, batch))
-        found.update(zip(batch, texts, strict=True))
-        portion(len(found) / len(order), is_cached=is_known)
+        texts, is_known = answers.get_or_ask([model.digest, *batch], partial(model, batch))
+        answer_by_prompt.update(zip(batch, texts, strict=True))
+        portion(len(answer_by_prompt) / len(order), is_cached=is_known)
     portion(1.0, is_cached=True)
-    return [found[prompt] for prompt in prompts]
+    return [answer_by_prompt[prompt] for prompt in prompts]
 
 
 REFUSED, SUMMARY = "refused.jsonl", "summary.json"
@@ -136,7 +135,7 @@ _BATCH_NOTES = 32
 def build_named(
     source: NoteSource,
     *,
-    out: Path,
+    folder: Path,
     seed: int = 0,
     locale: str = JAPANESE,
     typer: LanguageModel | None = None,
@@ -144,21 +143,20 @@ def build_named(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> dict[str, Any]:
-    """Make a corpus with names and return its summary; the folder, which must be empty, is new.
+    """Make a corpus with names in a new or empty folder, and return its summary.
 
-    `typer` and `translator` are language models that are asked what stood at masks, and to
-    translate into Japanese; without them rules type masks, and nothing is translated.
+    `typer` is a language model that says what stood at masks, `translator` one that translates
+    into Japanese. Without them rules type the masks, and nothing is translated.
 
-    The summary has counts, no name and no text of a note. `n_templates` Japanese notes without
-    masks got a header and mentions; `n_restored` masks were no personal information and hold text
-    again; `unknown` ones stayed, by category, and so did `n_marks_left` typed placeholders of no
-    known name; of `n_passages` that were to be translated `n_passages_kept` were left in their
-    language.
+    The summary has counts, but no name and no text of a note. `n_templates` Japanese notes without
+    masks got a header and mentions. `n_restored` masks hid no personal information and are text
+    again. `unknown` counts by category the masks that stayed; `n_marks_left` typed placeholders
+    with unknown names stayed too. `n_passages_kept` of `n_passages` passages were not translated.
 
-    `progress` and `should_stop` are asked for each batch of notes and of a model's prompts; the
-    unit is bytes of the source. When a person stops, nothing is left but a model's answers.
+    `progress` and `should_stop` are called for each batch of notes and of prompts; the unit is
+    bytes of the source. After a stop only the answers of models stay on the disk.
     """
-    models = [one for one in (typer, translator) if one]
+    models = [model for model in (typer, translator) if model]
     n, seconds = source.n_bytes, 1e-2 if models else 1e-6  # models take hours
     plan = [
         Phase(SURVEY, n, 1e-7, SURVEY),
@@ -166,8 +164,8 @@ def build_named(
     ]
     meter = Meter(plan, listener=progress, should_stop=should_stop)
     with (
-        corpus_folder(out, names=FILES, kept=ANSWERS) as files,
-        closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
+        corpus_folder(folder, names=FILES, kept=ANSWERS) as files,
+        closing(AnswerFile(building_folder(folder) / ANSWERS)) as answers,
     ):
         run = _Chain(source, files, meter, seed=seed, locale=locale)
         meter.finish(SURVEY)
@@ -180,7 +178,7 @@ def build_named(
 
 
 class _Chain:
-    """The first pass when it is made, steps 2 to 5 for batch after batch, and what is counted."""
+    """One build: the constructor makes the first pass, `fill` makes steps 2 to 5 in batches."""
 
     def __init__(
         self,
@@ -191,12 +189,12 @@ class _Chain:
         seed: int,
         locale: str,
     ) -> None:
-        """Read who the notes are about, and split them."""
+        """Read the patients of the notes, and split the notes."""
         self._source, self._files, self._meter = source, files, meter
         self._seed, self._locale, self._profiles = seed, locale, ProfileTable()
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         owners, ids = array("q"), set[int]()
-        self._has_blanks = True  # `___` are masks where no note has a placeholder
+        self._has_blanks = True  # `___` is a mask only if no note has a placeholder
         for note in source.read(on_bytes=partial(meter.add, SURVEY)):
             if isinstance(note, Note):
                 self._profiles.add(note)
@@ -205,7 +203,7 @@ class _Chain:
                 self._has_blanks = self._has_blanks and not has_placeholders(note.text)
         if not owners:
             raise AuditError("No row is a note.", where="notes")
-        # A note without a patient is alone, as the only one of its patient is.
+        # A note without a patient counts as the only note of a patient.
         nobody, n_notes = hash(""), Counter(owners)
         is_alone = [owner == nobody or n_notes[owner] == 1 for owner in owners]
         self._split = split_notes(is_alone, seed=seed)
@@ -219,34 +217,34 @@ class _Chain:
         translator: LanguageModel | None,
         n_units: float,
     ) -> None:
-        """Write all notes; each model has an equal part of the units of a batch."""
-        notes, n_left = self._notes(), len(self._split)
+        """Write all notes; in the progress each model has an equal share of a batch."""
+        notes, n_left = self._read_notes(), len(self._split)
         n_models = bool(typer) + bool(translator)
         while batch := list(islice(notes, _BATCH_NOTES)):
             n_left -= len(batch)
             if n_left < 0:
-                raise _changed()
+                raise _changed_notes_error()
             units = n_units * len(batch) / len(self._split) / max(1, n_models)
 
             def asking(model: LanguageModel, *, units: float = units) -> Answerer:
-                return partial(asked, model, answers, Portion(self._meter, FILL, units))
+                return partial(ask_in_batches, model, answers, Portion(self._meter, FILL, units))
 
-            texts = self._typed(batch, asking(typer) if typer else None)
+            texts = self._type_masks(batch, asking(typer) if typer else None)
             if translator:
-                done = translated(texts, ask=asking(translator))
-                texts = [one.text for one in done]
+                translations = translate_texts(texts, ask=asking(translator))
+                texts = [translation.text for translation in translations]
                 self._counts[""].update(
-                    n_passages=sum(one.n_passages for one in done),
-                    n_passages_kept=sum(one.n_kept for one in done),
+                    n_passages=sum(translation.n_passages for translation in translations),
+                    n_passages_kept=sum(translation.n_kept for translation in translations),
                 )
             for note, text in zip(batch, texts, strict=True):
                 self._write(note, text)
             self._meter.add(FILL, 0.0 if n_models else units)
         if n_left:
-            raise _changed()
+            raise _changed_notes_error()
 
-    def _notes(self) -> Iterator[Note]:
-        """Yield the notes, and write down the rows that are none."""
+    def _read_notes(self) -> Iterator[Note]:
+        """Yield the notes, and write refused rows to their file."""
         for note in self._source.read(on_bytes=lambda n: self._meter.add(FILL, 0.0)):
             if isinstance(note, Note):
                 yield note
@@ -254,18 +252,18 @@ class _Chain:
                 self._counts[""]["n_refused"] += 1
                 self._files[REFUSED].write(json_line(asdict(note)))
 
-    def _typed(self, notes: Sequence[Note], ask: Answerer | None) -> list[str]:
+    def _type_masks(self, notes: Sequence[Note], ask: Answerer | None) -> list[str]:
         texts = [note.text for note in notes]
-        found = typed_notes(texts, has_blanks=self._has_blanks, ask=ask)
-        for i, (note, typed) in enumerate(zip(notes, found, strict=True)):
+        typed_notes = type_masks(texts, has_blanks=self._has_blanks, ask=ask)
+        for i, (note, typed) in enumerate(zip(notes, typed_notes, strict=True)):
             self._counts["unknown"].update(typed.unknown)
             self._counts[""]["n_restored"] += typed.n_restored
             if typed.n_masks or has_marks(note.text) or language_of(note.text) != "ja":
-                texts[i] = with_marked_ages(typed.text)
+                texts[i] = mark_ages(typed.text)
             else:
                 self._counts[""]["n_templates"] += 1
                 key = f"{patient_key(note)}/{note.row}"
-                texts[i] = with_template(note.text, seed=self._seed, note=key)
+                texts[i] = add_template(note.text, seed=self._seed, note=key)
         return texts
 
     def _write(self, note: Note, text: str) -> None:
@@ -273,21 +271,21 @@ class _Chain:
         try:
             context = self._profiles.context(note, seed=self._seed, locale=self._locale)
         except KeyError:
-            raise _changed() from None
-        done = filled(text, context=context)
+            raise _changed_notes_error() from None
+        filled_note = fill_placeholders(text, context=context)
         split = SPLITS[self._split[self._counts[""]["n_notes"]]]
         doc_id = f"{note.note_id}#{note.row}" if self._has_same_ids else note.note_id
-        self._counts[""].update(n_notes=1, n_marks_left=done.n_left)
+        self._counts[""].update(n_notes=1, n_marks_left=filled_note.n_left)
         self._counts["splits"][split] += 1
-        self._counts["spans"].update(span.label for span in done.spans)
-        self._counts["kinds"].update(span.kind for span in done.spans)
+        self._counts["spans"].update(span.label for span in filled_note.spans)
+        self._counts["kinds"].update(span.kind for span in filled_note.spans)
         patient = {"patient_id": note.patient_id} if note.patient_id else {}
-        spans = [asdict(span) for span in done.spans]
-        line = {"doc_id": doc_id, "text": done.text, **patient, "spans": spans}
+        spans = [asdict(span) for span in filled_note.spans]
+        line = {"doc_id": doc_id, "text": filled_note.text, **patient, "spans": spans}
         self._files[SPLIT_FILES[split]].write(json_line(line))
 
     def summary(self) -> dict[str, Any]:
-        """Return what was counted, with the SHA-256 of each file."""
+        """Return the counts, with the SHA-256 of each file."""
         names = (
             "n_notes",
             "n_refused",
@@ -298,8 +296,8 @@ class _Chain:
             "n_passages_kept",
         )
         unknown, kinds = (
-            dict(sorted(self._counts[what].items(), key=lambda x: (-x[1], x[0])))
-            for what in ("unknown", "kinds")
+            dict(sorted(self._counts[counter_name].items(), key=lambda x: (-x[1], x[0])))
+            for counter_name in ("unknown", "kinds")
         )
         return {
             "seed": self._seed,
@@ -314,5 +312,5 @@ class _Chain:
         }
 
 
-def _changed() -> AuditError:
+def _changed_notes_error() -> AuditError:
     return AuditError("The notes changed while they were read.", where="notes")

@@ -1,7 +1,8 @@
-"""Policies: which kinds of what a tagger found are taken out, and which are left in the text.
+"""Policies: which kinds of marks are taken out of a text, and which are left in it.
 
-A policy leaves a mark only where type, form and cues tell its kind: what is not told is taken out.
-It acts on the marks of any tagger; what a tagger misses stays in the text whatever a policy says.
+A policy leaves a mark only if its type, form and cues show its kind; a mark of unclear kind is
+taken out. A policy acts on the marks of any tagger. Whatever a tagger misses stays in the text
+under every policy.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ LEAVE: Final = "leave"
 
 
 class Policy(Record):
-    """What is done with each kind of `KINDS`; one that is not named is taken out.
+    """The decision for each kind of `KINDS`; a kind that is not named is taken out.
 
-    Of ages up to 89 that are left, those above `age_above` are taken out all the same.
+    Ages above `age_above` are taken out even if ages are left.
     """
 
     title: str = Field(default="", max_length=200)
-    """What its maker calls it: untrusted text, but for those that are ready-made."""
+    """The name that its author gave it: untrusted text, except for ready-made policies."""
     kinds: dict[str, Literal["take out", "leave"]] = Field(default_factory=dict)
     age_above: int = Field(default=OLDEST, ge=0, le=OLDEST)
 
@@ -58,67 +59,67 @@ class Policy(Record):
         return self
 
     @property
-    def left(self) -> frozenset[str]:
-        """The kinds that are left in the text."""
-        return frozenset(kind for kind, what in self.kinds.items() if what == LEAVE)
+    def kinds_left(self) -> frozenset[str]:
+        """The kinds that the policy leaves in the text."""
+        return frozenset(kind for kind, decision in self.kinds.items() if decision == LEAVE)
 
-    def file(self) -> bytes:
-        """Return the policy as a file with every kind named, to start one's own from."""
-        whole = self.with_(kinds={kind: self.kinds.get(kind, TAKE_OUT) for kind in KINDS})
-        return (json.dumps(whole.plain(), ensure_ascii=False, indent=1) + "\n").encode()
+    def as_file(self) -> bytes:
+        """Return the policy as a JSON file that names every kind, as a start for a new policy."""
+        full_policy = self.with_(kinds={kind: self.kinds.get(kind, TAKE_OUT) for kind in KINDS})
+        return (json.dumps(full_policy.plain(), ensure_ascii=False, indent=1) + "\n").encode()
 
     @property
     def is_ready_made(self) -> bool:
-        """Whether it is what the ready-made policy of its title is: anybody can write a title."""
-        known = READY.get(self.title)
-        return known is not None and known.decisive() == self.decisive()
+        """Whether it equals the ready-made policy of its title; the title alone proves nothing."""
+        ready_policy = READY.get(self.title)
+        return ready_policy is not None and ready_policy.decisive() == self.decisive()
 
     def decisive(self) -> list[Any]:
-        """Return what decides which marks are left; nothing where none is."""
-        return [VERSION, sorted(self.left), self.age_above] if self.left else []
+        """Return the settings that decide which marks are left; an empty list if none are left."""
+        return [VERSION, sorted(self.kinds_left), self.age_above] if self.kinds_left else []
 
     def leaves(self, text: str, span: Span) -> Kind | None:
-        """Return the kind of a mark that is left in the text; None for one that is taken out."""
+        """Return the kind of a mark that the policy leaves in the text; None if it takes it out."""
         mark = mark_of(text, span).fold()
         kind = kind_at(mark)
-        if kind not in self.left or not is_certain_kind(mark, kind):
+        if kind not in self.kinds_left or not is_certain_kind(mark, kind):
             return None
-        if kind == "place" and "name" not in self.left and may_be_surname(mark):
+        if kind == "place" and "name" not in self.kinds_left and may_be_surname(mark):
             return None
         return None if kind == "age" and (read_age(mark.folded) or 0) > self.age_above else kind
 
-    def applied(self, note: TaggedDocument) -> tuple[TaggedDocument, Counter[Kind]]:
-        """Return a note with the marks that are taken out, and how many of each kind are left."""
-        if not self.left:
+    def apply(self, note: TaggedDocument) -> tuple[TaggedDocument, Counter[Kind]]:
+        """Return the note with only the marks to take out, and how many of each kind are left."""
+        if not self.kinds_left:
             return note, Counter()
         kinds = [self.leaves(note.text, span) for span in note.spans]
         pairs = zip(note.spans, kinds, strict=True)
-        taken = tuple(span for span, kind in pairs if kind is None)
-        return replace(note, spans=taken), Counter(filter(None, kinds))
+        spans = tuple(span for span, kind in pairs if kind is None)
+        return replace(note, spans=spans), Counter(filter(None, kinds))
 
 
 ALL_OUT = Policy(title="five-types")
-"""All that a tagger marks is taken out: the five types of the paper."""
+"""Every mark of a tagger is taken out: the five types of the paper."""
 SAFE_HARBOR = Policy(
     title="safe-harbor",
     kinds={kind: LEAVE for kind in ("year", "age", "sex", "state", "profession")},
 )
-"""What 45 CFR 164.514(b)(2) lists is taken out, and whatever is not told to be something else."""
-READY = {one.title: one for one in (ALL_OUT, SAFE_HARBOR)}
-"""The ready-made policies by name, the usual one first."""
+"""Everything that 45 CFR 164.514(b)(2) lists is taken out, and every mark of unclear kind."""
+READY = {policy.title: policy for policy in (ALL_OUT, SAFE_HARBOR)}
+"""The ready-made policies by name, the default first."""
 
 
-def read_policy(data: bytes, *, where: str) -> Policy:
-    """Return the policy of a JSON file."""
-    return Policy.read(decode_text(data, what=where)[0], where=where)
+def read_policy(content: bytes, *, place: str) -> Policy:
+    """Return the policy in the content of a JSON file."""
+    return Policy.read(decode_text(content, what=place)[0], where=place)
 
 
-def policy_of(name: str) -> Policy:
-    """Return a ready-made policy by its name, or that of a JSON file."""
+def find_policy(name: str) -> Policy:
+    """Return the ready-made policy of this name, or the policy in the JSON file at this path."""
     if name in READY:
         return READY[name]
     try:
-        data = file_bytes(Path(name))
+        content = file_bytes(Path(name))
     except OSError:
         raise AuditError(
             "There is no such policy.",
@@ -126,4 +127,4 @@ def policy_of(name: str) -> Policy:
             do="Choose {names}, or give a JSON file.",
             names=", ".join(READY),
         ) from None
-    return read_policy(data, where=Path(name).name)
+    return read_policy(content, place=Path(name).name)

@@ -1,7 +1,7 @@
-"""The releases with surrogates that this installation made: their keys, and which can be reversed.
+"""The releases with surrogates that this installation made: their keys, and which are reversible.
 
-A release of the page is a kept set, its key a file of the set. One of `deid tag` lies where it was
-written; its record and its key are kept here.
+A release that was made in the browser is a kept set, and its key is a file of that set. A release
+of `deid tag` lies where it was written; its record and its key are kept here.
 """
 
 from __future__ import annotations
@@ -38,61 +38,63 @@ class WrittenRelease(Record):
 
 def _read_release(folder: Path) -> WrittenRelease:
     release = WrittenRelease.read((folder / _RECORD).read_bytes(), where="release")
-    how = release.how.with_(key=read_key(folder)) if release.how.key else release.how
-    return release.with_(path=folder, how=how)
+    release_settings = release.how.with_(key=read_key(folder)) if release.how.key else release.how
+    return release.with_(path=folder, how=release_settings)
 
 
 RELEASES = Shelf("releases", where="release", read=_read_release)
 
 
 @contextmanager
-def recorded_release(out: Path, how: Release) -> Iterator[tuple[str, Release]]:
-    """Log a release, and keep its record and its key while it is written; gives identifier and how.
+def record_release(folder: Path, release: Release) -> Iterator[tuple[str, Release]]:
+    """Log a release and keep its record and key; yield its identifier and the release with its key.
 
-    A run into the same folder that was stopped goes on with its key. Where nothing is left of a run
-    that failed, nothing is left of its record either.
+    A stopped run into the same folder resumes with its earlier key. If a failed run leaves no
+    files behind, its record is removed too.
     """
-    if how.mode != SURROGATE:
+    if release.mode != SURROGATE:
         record("exported", what="tagged", names="full")
-        yield "", how
+        yield "", release
         return
-    release = _stopped_release(out, how) or _begin_release(out, how)
+    release_record = _find_stopped_release(folder, release) or _begin_release(folder, release)
     try:
-        record("exported", what="tagged", names="full", run=release.path.name)
-        yield release.path.name, release.how
+        record("exported", what="tagged", names="full", run=release_record.path.name)
+        yield release_record.path.name, release_record.how
     except BaseException:
-        if not building_folder(out).is_dir():
-            RELEASES.forget(release.path.name)
+        if not building_folder(folder).is_dir():
+            RELEASES.forget(release_record.path.name)
         raise
 
 
-def _stopped_release(out: Path, how: Release) -> WrittenRelease | None:
+def _find_stopped_release(folder: Path, release: Release) -> WrittenRelease | None:
     """Return the newest release into a folder if its run was stopped before the folder appeared.
 
-    A key that is shared on request is never taken for one that is not.
+    A release with a shared key is never continued as one with a key of its own, or the reverse.
     """
-    if not building_folder(out).is_dir():
+    if not building_folder(folder).is_dir():
         return None
-    place = _place_of(out)
-    newest = next((one for one in RELEASES.all() if one.place == place), None)
-    is_same = newest is not None and newest.how.decisive() == how.decisive()
-    return newest if is_same else None
+    place = _place_of(folder)
+    newest_record = next((entry for entry in RELEASES.all() if entry.place == place), None)
+    is_same = newest_record is not None and newest_record.how.decisive() == release.decisive()
+    return newest_record if is_same else None
 
 
-def _begin_release(out: Path, how: Release) -> WrittenRelease:
-    title = one_line(out.resolve().name)
-    record = WrittenRelease(title=title, created=now(), place=_place_of(out), how=how)
-    key = {KEY: how.key.secret} if how.key else {}
-    return RELEASES.put(new_identifier(), key | {_RECORD: record.written()})
+def _begin_release(folder: Path, release: Release) -> WrittenRelease:
+    title = one_line(folder.resolve().name)
+    release_record = WrittenRelease(
+        title=title, created=now(), place=_place_of(folder), how=release
+    )
+    key = {KEY: release.key.secret} if release.key else {}
+    return RELEASES.put(new_identifier(), key | {_RECORD: release_record.written()})
 
 
-def _place_of(out: Path) -> str:
-    return salted_digest(f"release {out.resolve()}")
+def _place_of(folder: Path) -> str:
+    return salted_digest(f"release {folder.resolve()}")
 
 
 @dataclass(frozen=True)
 class ListedRelease:
-    """A release as it is listed; `linked` are the identifiers of those that share its key."""
+    """A release in the list; `linked` are the identifiers of the releases that share its key."""
 
     identifier: str
     title: str
@@ -103,33 +105,33 @@ class ListedRelease:
 
 
 def list_releases() -> tuple[ListedRelease, ...]:
-    """Return the releases with surrogates, kept sets and written ones, the newest first."""
-    kept = [one for one in TAGGED_SETS.all() if one.how.mode == SURROGATE]
-    releases: list[TaggedSet | WrittenRelease] = [*kept, *RELEASES.all()]
+    """Return all releases with surrogates, kept or written to a folder, the newest first."""
+    surrogate_sets = [tagged for tagged in TAGGED_SETS.all() if tagged.how.mode == SURROGATE]
+    releases: list[TaggedSet | WrittenRelease] = [*surrogate_sets, *RELEASES.all()]
     releases.sort(key=lambda release: release.created, reverse=True)
     codes_by_key = defaultdict[str, list[str]](list)
     for release in releases:
         if release.how.key:
             codes_by_key[release.how.key.name].append(release.path.name)
-    listed = []
+    entries = []
     for release in releases:
         code, key = release.path.name, release.how.key
         sharing = codes_by_key[key.name] if key else []
-        listed.append(
+        entries.append(
             ListedRelease(
                 code,
                 release.title,
                 release.created,
                 isinstance(release, TaggedSet),
                 release.how.is_reversible,
-                tuple(other for other in sharing if other != code),
+                tuple(linked_code for linked_code in sharing if linked_code != code),
             )
         )
-    return tuple(listed)
+    return tuple(entries)
 
 
-def linked_to(identifier: str) -> Release:
-    """Return a release of surrogates from the key of another one."""
+def release_sharing_key(identifier: str) -> Release:
+    """Return a new release whose surrogates are drawn from the key of another release."""
     shelves = [
         shelf
         for shelf in (RELEASES, TAGGED_SETS)

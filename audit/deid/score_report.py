@@ -1,6 +1,6 @@
-"""What a tagger's score says: notes matched and counted, what is kept of it, two compared.
+"""The score of a tagger: its counts, its measures, its record on the disk, and comparisons.
 
-What became of each span is kept too, to be looked up, and listed as misses.
+The case of each span is kept too, to be looked up and to be listed as a miss.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from audit.deid.span_matching import (
     MatchCounter,
     MatchCounts,
     Matches,
-    coverage,
+    count_coverage,
 )
 from audit.deid.span_metrics import (
     CriterionScore,
-    Kept,
     LabelScore,
     Pair,
+    ScorePart,
     Shares,
     compare,
     compare_shares,
-    measured,
+    measure_counts,
 )
 from audit.errors import AuditError
 from audit.foreign import refusing
@@ -51,11 +51,11 @@ from audit.task import Record
 
 OTHER_LABEL, OTHER_PLACE, SAME = "other label", "other place", "same"
 MISSES = (MISSED, SPURIOUS, OTHER_LABEL, OTHER_PLACE)
-"""A gold without a prediction, a prediction without a gold, pairs of different labels, pairs of one
-label whose ends differ."""
+"""A gold without a prediction, a prediction without a gold, a pair with different labels, a pair
+with one label but different ends."""
 SPANS = "spans.jsonl"
 _OLDER_INDEX, _OLDER_BIT = "spans.npz", 4
-"""Beside the spans of older scores, which have a line of each criterion's matching."""
+"""A file beside the spans of older scores, whose lines are of several criteria: it tells which."""
 _CONTEXT_CHARS, _MAX_TEXT_CHARS = 40, 600
 HEADER = (
     "doc_id",
@@ -79,13 +79,13 @@ _Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SpanCase:
-    """What became of a gold span, a prediction or both, label-relaxed; a line of `SPANS`.
+    """The outcome of a gold span, a prediction or a pair, label-relaxed; a line of `SPANS`.
 
-    `note` is the number of the note, from 0, in the order of the gold file; `row` and `column` are
+    `note` is the number of the note, from 0, in the order of the gold file. `row` and `column` are
     the cell of the matrix: gold label or `spurious`, predicted label or `missed`. `gold` and
-    `predicted` are (start, end) in the note; None where there is none, as with a prediction that
-    has no place. `text` has the spans with some characters around them, cut after a few hundred;
-    it begins at `start`.
+    `predicted` are (start, end) in the note, or None if there is no such span or it has no place.
+    `text` is the spans with some characters around them, cut after a few hundred; it begins at
+    `start`.
     """
 
     note: int
@@ -99,22 +99,22 @@ class SpanCase:
     start: int
     text: str
 
-    def pieces(self, span: _Place | None) -> tuple[str, str, str]:
-        """Return the text before, in and behind one of the spans; no span is nothing in it."""
+    def split_text(self, span: _Place | None) -> tuple[str, str, str]:
+        """Return the text before, in and behind a span; without a span all text is before it."""
         if span is None:
             return self.text, "", ""
-        low, high = (min(max(at - self.start, 0), len(self.text)) for at in span)
+        low, high = (min(max(position - self.start, 0), len(self.text)) for position in span)
         return self.text[:low], self.text[low:high], self.text[high:]
 
-    def closed(self) -> SpanCase:
+    def without_text(self) -> SpanCase:
         """Return the case without its text and the names of note and patient."""
         return replace(self, doc_id=f"note {self.note + 1}", patient_id=None, text="")
 
     def cells(self) -> tuple[Any, ...]:
-        """Return its row in the list of misses, as `HEADER` has it."""
+        """Return the row of the case in the list of misses, in the columns of `HEADER`."""
         spans = [span for span in (self.gold, self.predicted) if span]
-        whole = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
-        before, _, after = self.pieces(whole)
+        full_extent = (min(s for s, _ in spans), max(e for _, e in spans)) if spans else None
+        text_before, _, text_after = self.split_text(full_extent)
         return (
             self.doc_id,
             self.patient_id,
@@ -123,30 +123,30 @@ class SpanCase:
             None if self.kind == MISSED else self.column,
             *(self.gold or (None, None)),
             *(self.predicted or (None, None)),
-            before,
-            self.pieces(self.gold)[1],
-            self.pieces(self.predicted)[1],
-            after,
+            text_before,
+            self.split_text(self.gold)[1],
+            self.split_text(self.predicted)[1],
+            text_after,
         )
 
 
-def _order(pair: _Pair) -> tuple[int, int, bool, bool, str]:
+def _sort_key(pair: _Pair) -> tuple[int, int, bool, bool, str]:
     first = min(span for span in pair if span is not None)
     return first.start, first.end, pair[0] is None, pair[1] is None, first.label
 
 
 def cases_of(
-    gold: TaggedDocument, *, unaligned: Iterable[str], found: Matches, number: int
+    gold: TaggedDocument, *, unaligned: Iterable[str], matches: Matches, number: int
 ) -> list[SpanCase]:
-    """Return what became of all spans of a note, in its order; those without a place at last."""
-    missed: list[_Pair] = [(span, None) for span in found.missed]
-    pairs = [*found.pairs, *missed, *((None, span) for span in found.spurious)]
-    cases = [_case(gold, pair, number=number) for pair in sorted(pairs, key=_order)]
+    """Return the cases of all spans of a note, in its order; those without a place come last."""
+    missed: list[_Pair] = [(span, None) for span in matches.missed]
+    pairs = [*matches.pairs, *missed, *((None, span) for span in matches.spurious)]
+    cases = [_case(gold, pair, number=number) for pair in sorted(pairs, key=_sort_key)]
     return cases + [_case(gold, (None, None), number=number, label=label) for label in unaligned]
 
 
 def _case(note: TaggedDocument, pair: _Pair, *, number: int, label: str = MISSED) -> SpanCase:
-    """Return the case of a pair, or of a prediction of this label without a place."""
+    """Return the case of a pair, or of a prediction with this label that has no place."""
     gold, predicted = pair
     spans = [span for span in pair if span is not None]
     start = max(0, min((span.start for span in spans), default=0) - _CONTEXT_CHARS)
@@ -177,7 +177,7 @@ def misses_csv(cases: Iterable[SpanCase]) -> str:
 
 
 def read_cases(folder: Path) -> tuple[SpanCase, ...]:
-    """Return the cases of a kept score; AuditError where they cannot be read."""
+    """Return the cases of a kept score; AuditError if they cannot be read."""
     with refusing(AuditError("The spans of this score cannot be read.", where="score")):
         lines = (folder / SPANS).read_bytes().splitlines()
         if (folder / _OLDER_INDEX).is_file():
@@ -185,39 +185,45 @@ def read_cases(folder: Path) -> tuple[SpanCase, ...]:
                 older = np.load(file, allow_pickle=False)["criteria"]
             places = np.flatnonzero(older & _OLDER_BIT)
             lines = [lines[place] for place in places.tolist()]
-        found = []
+        cases = []
         for line in lines:
             content = json.loads(line.decode("utf-8", "surrogatepass"))
             for side in ("gold", "predicted"):
                 content[side] = content[side] and tuple(content[side])
-            found.append(SpanCase(**content))
-        return tuple(found)
+            cases.append(SpanCase(**content))
+        return tuple(cases)
 
 
-def readable_of(cases: Sequence[SpanCase]) -> tuple[SpanCase, ...]:
-    """Return the golds of which a character stands in no prediction; notes stay together."""
-    found: list[SpanCase] = []
+def find_readable(cases: Sequence[SpanCase]) -> tuple[SpanCase, ...]:
+    """Return the golds with a character that no prediction covers; cases are grouped by note."""
+    readable_cases: list[SpanCase] = []
     for _, group in groupby(cases, key=lambda case: case.note):
-        own = list(group)
-        taken = {i for case in own if case.predicted for i in range(*case.predicted)}
-        found += [one for one in own if one.gold and not taken.issuperset(range(*one.gold))]
-    return tuple(found)
+        note_cases = list(group)
+        predicted_positions = {
+            i for case in note_cases if case.predicted for i in range(*case.predicted)
+        }
+        readable_cases += [
+            case
+            for case in note_cases
+            if case.gold and not predicted_positions.issuperset(range(*case.gold))
+        ]
+    return tuple(readable_cases)
 
 
 BLIND = ("strict", "label_relaxed")
-"""Criteria that are asked once more with all labels made equal: was it found at all?"""
+"""Criteria that are counted again with all labels made equal, to see what was found at all."""
 HEADLINE_CRITERION = "label_relaxed"
 FEW_PATIENTS = 20
-"""Below these a rate says little, and the screen says so."""
+"""Below this number of patients a rate says little, and the screen says so."""
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoreCounts:
     """Counts of a tagger on a set of notes, by name of the criterion.
 
-    `blind` has those of `BLIND`, with all labels made equal; `covered` what redaction would take
-    out, in all and `by_patient`, sorted. `n_duplicates` spans were given twice in one note, on
-    either side, and counted once. `kinds` are golds by what stands there, as placeholders have it.
+    `blind` has the counts of `BLIND`, with all labels made equal. `covered` is what redaction would
+    take out, in total and `by_patient`, sorted. `n_duplicates` spans occurred twice in one note, on
+    either side, and were counted once. `kinds` counts the golds by sort, as placeholders name it.
     """
 
     criteria: dict[str, MatchCounts]
@@ -234,11 +240,11 @@ def score_pairs(
     *,
     matcher: str = OPTIMAL,
     on_case: Callable[[SpanCase], object] | None = None,
-) -> Scored:
-    """Score notes, gold beside predicted; neither their order nor that of their spans matters.
+) -> ScoreCounts:
+    """Score pairs of gold and predicted notes; the order of notes and spans does not matter.
 
-    Memory grows with the number of patients, not with the length of the notes. `on_case` is told
-    what became of each span. `AuditError` where there is no note, or a label has the name of a
+    Memory grows with the number of patients, not with the length of the notes. `on_case` receives
+    the case of each span. Raises `AuditError` if there is no note, or if a label has the name of a
     margin of the matrix.
     """
     counters, blind = (
@@ -254,23 +260,23 @@ def score_pairs(
                 "A label is called `missed` or `spurious`, as the margins of the matrix are.",
                 do="Give the label another name.",
             )
-        found = {name: one.add(gold, predicted) for name, one in counters.items()}
-        for one in blind.values():
-            one.add(_blind(gold), _blind(predicted))
+        matches = {name: counter.add(gold, predicted) for name, counter in counters.items()}
+        for counter in blind.values():
+            counter.add(_equalise_labels(gold), _equalise_labels(predicted))
         if on_case:
-            headline, unaligned = found[HEADLINE_CRITERION], predicted.unaligned
-            cases = cases_of(gold, unaligned=unaligned, found=headline, number=n_documents)
+            headline, unaligned = matches[HEADLINE_CRITERION], predicted.unaligned
+            cases = cases_of(gold, unaligned=unaligned, matches=headline, number=n_documents)
             for case in cases:
                 on_case(case)
-        covered[gold.patient] += coverage(gold, predicted=predicted.spans)
+        covered[gold.patient] += count_coverage(gold, predicted=predicted.spans)
         kinds.update(kind for _, kind in kinds_of(gold))
         n_documents += 1
         n_duplicates += gold.n_duplicates + predicted.n_duplicates
     if not n_documents:
         raise AuditError("There is no note to score.", do="Give files with at least one note.")
-    return Scored(
-        criteria={name: one.counts() for name, one in counters.items()},
-        blind={name: one.counts() for name, one in blind.items()},
+    return ScoreCounts(
+        criteria={name: counter.counts() for name, counter in counters.items()},
+        blind={name: counter.counts() for name, counter in blind.items()},
         covered=sum(covered.values(), CoverageCounts()),
         n_documents=n_documents,
         n_duplicates=n_duplicates,
@@ -279,14 +285,14 @@ def score_pairs(
     )
 
 
-def _blind(note: TaggedDocument) -> TaggedDocument:
+def _equalise_labels(note: TaggedDocument) -> TaggedDocument:
     spans = sorted({Span(span.start, span.end, "any") for span in note.spans})
     unaligned = ("any",) * len(note.unaligned)
     return replace(note, spans=tuple(spans), unaligned=unaligned)
 
 
-class LabelCoverage(Kept):
-    """What redaction would take out of the golds of a label."""
+class LabelCoverage(ScorePart):
+    """How much of the golds of a label redaction would take out."""
 
     n_gold: int
     n_covered_whole: int
@@ -294,26 +300,26 @@ class LabelCoverage(Kept):
     n_covered_chars: int
 
     @classmethod
-    def of(cls, covered: CoverageCounts, label: str) -> LabelCoverage:
-        """Return what was counted of a label."""
+    def from_counts(cls, covered: CoverageCounts, label: str) -> LabelCoverage:
+        """Return the counts of a label."""
         return cls(**dict(zip(cls.model_fields, covered.row(label), strict=True)))
 
     @property
-    def whole(self) -> Rate:
-        """Golds that are covered whole."""
+    def whole_spans(self) -> Rate:
+        """The share of golds that are covered in full."""
         return Rate(self.n_covered_whole, self.n_gold)
 
     @property
     def characters(self) -> Rate:
-        """Gold characters that are covered."""
+        """The share of gold characters that are covered."""
         return Rate(self.n_covered_chars, self.n_gold_chars)
 
 
-class CoverageScore(Kept):
-    """What redaction would take out, and gold characters that stay, per 1,000 of the notes.
+class CoverageScore(ScorePart):
+    """What redaction would take out, and how many gold characters stay per 1,000 of the notes.
 
-    `over_redaction` is the share 0-1 of the other characters that is taken out for nothing; None
-    where undefined.
+    `over_redaction` is the share 0-1 of the other characters that would be taken out needlessly;
+    None if undefined.
     """
 
     labels: dict[str, LabelCoverage]
@@ -324,15 +330,15 @@ class CoverageScore(Kept):
     over_redaction: float | None
 
     @classmethod
-    def of(cls, covered: CoverageCounts) -> CoverageScore:
-        """Return what was counted."""
+    def from_counts(cls, covered: CoverageCounts) -> CoverageScore:
+        """Return the score of these counts."""
         n_text, n_over = covered.n_text_chars, covered.n_over_chars
-        together = LabelCoverage.of(covered, ANY)
+        together = LabelCoverage.from_counts(covered, ANY)
         n_left = together.n_gold_chars - together.n_covered_chars
         n_outside = covered.n_outside_chars
         return cls(
             labels={
-                x: LabelCoverage.of(covered, x) for x in order_labels(covered.rows) if x != ANY
+                x: LabelCoverage.from_counts(covered, x) for x in order_labels(covered.rows) if x != ANY
             },
             together=together,
             n_text_chars=n_text,
@@ -342,11 +348,11 @@ class CoverageScore(Kept):
         )
 
 
-class ScoreSummary(Kept):
-    """Measures, confusion matrices and coverage; shares 0-1, None where undefined.
+class ScoreSummary(ScorePart):
+    """Measures, confusion matrices and coverage; shares are 0-1, or None if undefined.
 
-    `type_blind` has the criteria of `BLIND` with all labels made equal; `kinds` are golds by what
-    stands there, empty in older scores.
+    `type_blind` has the criteria of `BLIND` with all labels made equal. `kinds` counts the golds by
+    sort; it is empty in older scores.
     """
 
     matcher: str
@@ -362,33 +368,38 @@ class ScoreSummary(Kept):
 
     @property
     def unseen(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Types and kinds of which there is no gold, so that nothing is known about them.
+        """Types and kinds without a gold, about which the score says nothing.
 
-        Both are empty where golds have labels that are none of the five types.
+        Both are empty if golds have labels other than the five types.
         """
         labels = self.criteria[HEADLINE_CRITERION].labels
-        seen = {label for label, line in labels.items() if line.n_gold}
-        if not seen <= {*TYPES}:
+        labels_with_gold = {label for label, line in labels.items() if line.n_gold}
+        if not labels_with_gold <= {*TYPES}:
             return (), ()
         kinds = tuple(kind for kind in SORTS if self.kinds and kind not in self.kinds)
-        return tuple(label for label in TYPES if label not in seen), kinds
+        return tuple(label for label in TYPES if label not in labels_with_gold), kinds
 
 
 def score_summary(
-    scored: Scored, *, matcher: str, seed: int = 0, n_replicates: int = N_REPLICATES
+    scored: ScoreCounts, *, matcher: str, seed: int = 0, n_replicates: int = N_REPLICATES
 ) -> ScoreSummary:
     """Return the measures of counts, with intervals of a bootstrap over patients."""
-    how = {"seed": seed, "n_replicates": n_replicates}
-    criteria = {name: measured(one, **how) for name, one in scored.criteria.items()}
+    bootstrap = {"seed": seed, "n_replicates": n_replicates}
+    criteria = {
+        name: measure_counts(counts, **bootstrap) for name, counts in scored.criteria.items()
+    }
     return ScoreSummary(
         matcher=matcher,
         n_documents=scored.n_documents,
         n_patients=len(scored.criteria[HEADLINE_CRITERION].table),
         n_duplicate_spans=scored.n_duplicates,
-        **how,
+        **bootstrap,
         criteria=criteria,
-        type_blind={name: measured(one, **how).together for name, one in scored.blind.items()},
-        coverage=CoverageScore.of(scored.covered),
+        type_blind={
+            name: measure_counts(counts, **bootstrap).together
+            for name, counts in scored.blind.items()
+        },
+        coverage=CoverageScore.from_counts(scored.covered),
         kinds=dict(sorted(scored.kinds.items())),
     )
 
@@ -400,12 +411,12 @@ PREDICTED_KINDS = (TAGGER, TAGGED, GIVEN, OUTPUTS)
 
 
 class Source(Record):
-    """Where notes with spans come from.
+    """The source of notes with spans.
 
-    `kind` is `given`: kept from an upload; `file`: a registered file; `example`: the tool's own
-    invented notes; `tagger`: what a tagger says; `tagged`: a kept tagged set; `outputs`: a model's
-    copies of the notes, kept from an upload. `ref` is the digest of what was given, the identifier
-    of a file, tagger or set, or the language of the example.
+    `kind` is `given`: a kept upload; `file`: a registered file; `example`: the tool's own invented
+    notes; `tagger`: the answers of a tagger; `tagged`: a kept tagged set; `outputs`: a kept upload
+    with a model's copies of the notes. `ref` is the digest of the upload, the identifier of a file,
+    tagger or set, or the language of the example.
     """
 
     kind: Literal["given", "file", "example", "tagger", "tagged", "outputs"]
@@ -414,12 +425,12 @@ class Source(Record):
 
 @dataclass(frozen=True)
 class Headline:
-    """What a reader must know first.
+    """The figures that a reader must know first.
 
-    `label` is `identifier`, or "" for all labels where there is no identifier; `missed` golds are
-    touched by no prediction (`share` with its interval), and of `readable` ones at least one
-    character would stay; `notes` have at least one that was missed, of all with one. `is_few` says
-    that there are too few golds or patients to say much.
+    `label` is `identifier`, or "" for all labels if there is no identifier. `missed` is the rate of
+    golds that no prediction touches (`share` with its interval), `readable` the rate of golds of
+    which at least one character would stay, and `notes` the rate of notes with a missed gold among
+    notes with a gold. `is_few` says that there are too few golds or patients for a firm statement.
     """
 
     label: str
@@ -433,15 +444,15 @@ class Headline:
 SCORE, PATIENTS = "score.json", "patients.npz"
 
 
-class Score(Kept):
+class Score(ScorePart):
     """A score as it is kept in `score.json`.
 
-    `title` and the `name` of the tagger are untrusted text. Two scores with the same `gold_digest`,
-    of the gold notes in any order, can be compared. `n_gold_only` and `n_predicted_only` are notes
-    that one side lacks, `n_left_out` spans that the label map leaves out. What the `policy`
-    leaves in a text counts on neither side. `seconds` is what the tagger took, once loaded; None
-    where it was not asked in one go. `copies` says how a model's copies came out, `verbatim` is
-    the score of exact copies alone.
+    `title` and the `name` of the tagger are untrusted text. Two scores can be compared if they have
+    the same `gold_digest`, which does not depend on the order of the gold notes. `n_gold_only` and
+    `n_predicted_only` count the notes that one side lacks, `n_left_out` the spans that the label
+    map leaves out. Marks that the `policy` leaves in a text count on neither side. `seconds` is the
+    time of the tagger without loading it; None if it did not tag all notes in one run. `copies`
+    describes a model's copies; `verbatim` is the score of exact copies alone.
     """
 
     format: Literal[1] = 1
@@ -466,29 +477,29 @@ class Score(Kept):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All labels of either side, in the order of tables."""
+        """All labels of both sides, in the order of tables."""
         return tuple(self.summary.criteria[HEADLINE_CRITERION].labels)
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The folder of the score."""
         return SCORES.place(self.score_id)
 
     @property
     def headline(self) -> Headline:
         """What a reader must know first."""
-        found, covered = self.summary.criteria[HEADLINE_CRITERION], self.summary.coverage
-        label, line = IDENTIFIER, found.labels.get(IDENTIFIER)
+        criterion_score, covered = self.summary.criteria[HEADLINE_CRITERION], self.summary.coverage
+        label, line = IDENTIFIER, criterion_score.labels.get(IDENTIFIER)
         if line is None or not line.n_gold:
-            label, line = ANY, found.together
-        whole = covered.labels.get(label, covered.together).whole
+            label, line = ANY, criterion_score.together
+        whole_rate = covered.labels.get(label, covered.together).whole_spans
         recall, missed = line.estimate("recall"), Rate(line.n_missed, line.n_gold)
         return Headline(
             label=label,
             missed=missed,
             share=Estimate(missed.value, 1 - recall.high, 1 - recall.low),
             notes=Rate(line.n_with_gold - line.n_complete, line.n_with_gold),
-            readable=Rate(whole.n_total - whole.n_hits, whole.n_total),
+            readable=Rate(whole_rate.n_total - whole_rate.n_hits, whole_rate.n_total),
             is_few=line.is_few or self.summary.n_patients < FEW_PATIENTS,
         )
 
@@ -506,23 +517,23 @@ SCORES = Shelf("scores", where="score", read=_read_score)
 _COVERED = "covered"
 
 
-def _covered(counts: CoverageCounts) -> list[tuple[int, int]]:
-    """Return golds and full names that are covered whole, and what is taken out for nothing."""
-    whole = [(counts.row(label)[1], counts.row(label)[0]) for label in (ANY, IDENTIFIER)]
-    return [*whole, (counts.n_over_chars, counts.n_outside_chars)]
+def _coverage_shares(counts: CoverageCounts) -> list[tuple[int, int]]:
+    """Return (hits, total) of golds and full names covered in full, and of needless characters."""
+    whole_counts = [(counts.row(label)[1], counts.row(label)[0]) for label in (ANY, IDENTIFIER)]
+    return [*whole_counts, (counts.n_over_chars, counts.n_outside_chars)]
 
 
-def write_patients(folder: Path, scored: Scored) -> None:
+def write_patients(folder: Path, scored: ScoreCounts) -> None:
     """Write the counts by patient: an array for each criterion, and its labels."""
     tables: dict[str, Any] = {}
-    for name, one in scored.criteria.items():
-        tables |= {name: one.table, f"{name} labels": np.array(one.labels)}
-    tables[_COVERED] = np.array([_covered(one) for one in scored.by_patient])
+    for name, counts in scored.criteria.items():
+        tables |= {name: counts.table, f"{name} labels": np.array(counts.labels)}
+    tables[_COVERED] = np.array([_coverage_shares(counts) for counts in scored.by_patient])
     np.savez_compressed(folder / PATIENTS, **tables)
 
 
-def patients_of(score_id: str, *, criterion: str) -> MatchCounts:
-    """Return the counts by patient, sorted as the score's patients are; without the matrix."""
+def read_patient_counts(score_id: str, *, criterion: str) -> MatchCounts:
+    """Return the counts by patient, in the order of the score's patients; without the matrix."""
     path = SCORES.get(score_id).path / PATIENTS
     with SCORES.reading(), np.load(path, allow_pickle=False) as tables:
         labels = tuple(map(str, tables[f"{criterion} labels"]))
@@ -538,36 +549,38 @@ SHARES = (
     "names_covered",
     "harmless",
 )
-"""What taggers are compared by: golds, and full names, of which something is found, under any
-label; golds found as they are; finds that touch a gold; golds, and full names, that lie whole
-inside the finds; and of what is nobody's the characters that are taken out."""
+"""The shares by which taggers are compared: golds and full names that a prediction of any label
+touches; golds that are found exactly; predictions that touch a gold; golds and full names that
+predictions cover in full; and characters outside of golds that are taken out."""
 
 
-def shares_of(score_id: str) -> IntArray:
+def count_shares(score_id: str) -> IntArray:
     """Return hits and totals of `SHARES` by patient [P, shares, 2].
 
-    Those of characters are zeros in scores of older versions, which did not count them by patient.
+    Shares of coverage are zeros in older scores, which did not count them by patient.
     """
-    found, strict = (patients_of(score_id, criterion=x) for x in (HEADLINE_CRITERION, "strict"))
+    headline, strict = (
+        read_patient_counts(score_id, criterion=x) for x in (HEADLINE_CRITERION, "strict")
+    )
     columns = [
         *(
-            (of.of(label)[:, 0], of.of(label)[:, 2])
-            for of, label in ((found, ANY), (found, IDENTIFIER), (strict, ANY))
+            (counts.by_patient(label)[:, 0], counts.by_patient(label)[:, 2])
+            for counts, label in ((headline, ANY), (headline, IDENTIFIER), (strict, ANY))
         ),
-        (found.of(ANY)[:, 1], found.of(ANY)[:, 3]),
+        (headline.by_patient(ANY)[:, 1], headline.by_patient(ANY)[:, 3]),
     ]
-    counted = np.array([(total - wrong, total) for total, wrong in columns]).transpose(2, 0, 1)
+    shares = np.array([(total - wrong, total) for total, wrong in columns]).transpose(2, 0, 1)
     with SCORES.reading(), np.load(SCORES.get(score_id).path / PATIENTS) as tables:
         is_there = _COVERED in tables
-        rest = tables[_COVERED] if is_there else np.zeros((len(counted), 3, 2), dtype=np.int64)
-    return np.concatenate([counted, rest], axis=1)
+        rest = tables[_COVERED] if is_there else np.zeros((len(shares), 3, 2), dtype=np.int64)
+    return np.concatenate([shares, rest], axis=1)
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Scores of the same gold notes side by side, in the order of `SHARES`.
+class Comparison:
+    """Scores on the same gold notes side by side, in the order of `SHARES`.
 
-    `counts` are what the shares of each score were counted from.
+    `counts` are the rates from which the shares of each score were computed.
     """
 
     scores: tuple[Score, ...]
@@ -575,22 +588,22 @@ class Compared:
     shares: Shares
 
 
-def compare_all(score_ids: Sequence[str]) -> Compared:
+def compare_all(score_ids: Sequence[str]) -> Comparison:
     """Compare kept scores; AuditError if one is not there, or their gold notes differ."""
     scores = tuple(map(SCORES.get, score_ids))
-    if len({one.gold_digest for one in scores}) > 1:
-        raise _other_gold()
-    table = np.stack(list(map(shares_of, score_ids)), axis=1)
-    how = scores[0].summary
+    if len({score.gold_digest for score in scores}) > 1:
+        raise _different_gold_error()
+    table = np.stack(list(map(count_shares, score_ids)), axis=1)
+    summary = scores[0].summary
     sums = table.sum(axis=0).tolist()
-    return Compared(
+    return Comparison(
         scores,
         tuple(tuple(Rate(*pair) for pair in side) for side in sums),
-        compare_shares(table, seed=how.seed, n_replicates=how.n_replicates),
+        compare_shares(table, seed=summary.seed, n_replicates=summary.n_replicates),
     )
 
 
-def _other_gold() -> AuditError:
+def _different_gold_error() -> AuditError:
     return AuditError(
         "These two scores are not of the same gold notes.",
         where="score",
@@ -599,12 +612,12 @@ def _other_gold() -> AuditError:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoresCompared:
+class ScoreComparison:
     """Two scores side by side.
 
-    `lines` has by label, all labels together (`ANY`) first: golds, and what `compare` says.
-    `first_only` and `second_only` are golds that only one tagger misses altogether, as the cases of
-    the score that missed them; `n_both` golds are missed by both.
+    `lines` has for each label, with all labels together (`ANY`) first, the number of golds and the
+    result of `compare`. `first_only` and `second_only` are golds that only one tagger misses
+    altogether, as cases of its score; both taggers miss `n_both` golds.
     """
 
     lines: Mapping[str, tuple[int, tuple[Estimate, ...]]]
@@ -613,33 +626,42 @@ class ScoresCompared:
     n_both: int
 
 
-def compare_scores(first: str, *, second: str, criterion: str) -> ScoresCompared:
+def compare_scores(first: str, *, second: str, criterion: str) -> ScoreComparison:
     """Compare two kept scores; AuditError if one is not there, or their gold notes differ."""
-    sides = one, other = SCORES.get(first), SCORES.get(second)
-    if one.gold_digest != other.gold_digest:
-        raise _other_gold()
-    own, others = (patients_of(score_id, criterion=criterion) for score_id in (first, second))
-    how = {"seed": one.summary.seed, "n_replicates": one.summary.n_replicates}
-    missed, also = (
+    sides = first_score, second_score = SCORES.get(first), SCORES.get(second)
+    if first_score.gold_digest != second_score.gold_digest:
+        raise _different_gold_error()
+    first_counts, second_counts = (
+        read_patient_counts(score_id, criterion=criterion) for score_id in (first, second)
+    )
+    bootstrap = {"seed": first_score.summary.seed, "n_replicates": first_score.summary.n_replicates}
+    missed_by_first, missed_by_second = (
         {(x.doc_id, x.gold, x.row): x for x in read_cases(side.path) if x.kind == MISSED}
         for side in sides
     )
-    return ScoresCompared(
+    return ScoreComparison(
         lines={
-            label: (own.row(label)[0], compare(own, others, label=label, **how))
-            for label in (ANY, *order_labels({*own.labels, *others.labels} - {ANY}))
+            label: (
+                first_counts.row(label)[0],
+                compare(first_counts, second_counts, label=label, **bootstrap),
+            )
+            for label in (ANY, *order_labels({*first_counts.labels, *second_counts.labels} - {ANY}))
         },
-        first_only=tuple(missed[gold] for gold in missed if gold not in also),
-        second_only=tuple(also[gold] for gold in also if gold not in missed),
-        n_both=len(missed.keys() & also.keys()),
+        first_only=tuple(
+            missed_by_first[gold] for gold in missed_by_first if gold not in missed_by_second
+        ),
+        second_only=tuple(
+            missed_by_second[gold] for gold in missed_by_second if gold not in missed_by_first
+        ),
+        n_both=len(missed_by_first.keys() & missed_by_second.keys()),
     )
 
 
 class PublishedDeid(Record):
     """The paper's figures (Yada et al., tables 1, 3 and 6 to 9, figure 2), as printed.
 
-    `percent` and `records` have by criterion and label precision, recall and F1, and complete,
-    clean and exact, in percent; `matrix` is figure 2, label-relaxed, with its margins.
+    By criterion and label, `percent` has precision, recall and F1, and `records` has complete,
+    clean and exact, all in percent. `matrix` is figure 2, label-relaxed, with its margins.
     """
 
     source: str

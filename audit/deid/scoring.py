@@ -1,7 +1,7 @@
-"""Makes a score: both sides read, matched under all criteria, counted, kept whole or not at all.
+"""Makes a score: reads both sides, matches them under all criteria, and keeps all counts or none.
 
-What a stopped run has tagged stays beside the score under another name, and the next run of the
-same order goes on there.
+The notes that a stopped run has tagged stay beside the score under another name, and the next run
+of the same order resumes there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from audit.deid.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
 from audit.deid.incoming_notes import SPANS as TAGGED_SPANS
-from audit.deid.incoming_notes import annotated_notes, clear_given, given_path
+from audit.deid.incoming_notes import annotated_notes, clear_uploads, upload_path
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
 from audit.deid.score_report import (
@@ -34,7 +34,7 @@ from audit.deid.score_report import (
     TAGGED,
     TAGGER,
     Score,
-    Scored,
+    ScoreCounts,
     ScoreSummary,
     Source,
     score_pairs,
@@ -45,7 +45,7 @@ from audit.deid.span_matching import OPTIMAL, Matcher
 from audit.deid.span_metrics import Pair
 from audit.deid.tagged_sets import TAGGED_SETS
 from audit.deid.taggers import find_tagger, load_tagger
-from audit.deid.tagging import CENSUS, TAGGING, tag_notes, tagging
+from audit.deid.tagging import CENSUS, TAGGING, tag_notes, tagging_phase
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.notes.formats import GOLD, PairedFiles, format_jsonl_line
@@ -60,19 +60,19 @@ from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, state
 LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
 EXAMPLES = Path(__file__).parent / "example"
-"""Notes invented in styles that no training saw, a file of each language."""
+"""Invented notes in styles that no training has seen, one file for each language."""
 ABANDONED_SECONDS = 7 * 86400.0
-_SHORT_BYTES = 5_000_000  # of both sides together: what is counted within minutes
+_SHORT_BYTES = 5_000_000  # both sides together: counting takes minutes at most
 
 
 class ScoreTask(Task):
-    """What is to be scored.
+    """The task to score a tagger.
 
-    With `has_five_types` labels of i2b2 2014, MEDDOCAN and others are mapped to the five types, and
-    one that is not known is refused; `label_map` has more, from a label to another, "" leaves its
-    spans out. On both sides those marks count that the `policy` takes out; notes that were tagged
-    under one are scored under it. `title` is what to call the score and makes no other question of
-    it; `score_id` is known once the question is asked.
+    With `has_five_types`, labels of i2b2 2014, MEDDOCAN and others are mapped to the five types,
+    and unknown labels are refused. `label_map` maps further labels to others, or to "" to leave
+    their spans out. Only marks that the `policy` takes out count, on both sides; notes that were
+    tagged under a policy are scored under it. `title` names the score without changing the
+    question. `score_id` is known once the question is asked.
     """
 
     job = "score"
@@ -105,18 +105,18 @@ class ScoreTask(Task):
 
     @property
     def mapping(self) -> LabelMap | None:
-        """The map of labels; None where all stay as they are."""
+        """The map of labels; None if all labels stay as they are."""
         first = FIVE_TYPES.labels if self.has_five_types else {}
         return LabelMap({**first, **self.label_map}) if first or self.label_map else None
 
     def question(self) -> Question:
-        """Return the question; the same has the same score, whatever its title."""
-        sides = [one for one in (self.gold, self.predicted) if one.kind != TAGGER]
-        paths = [(one.kind, _path(one)) for one in sides]
+        """Return the question; equal questions have one score, whatever their titles."""
+        sides = [side for side in (self.gold, self.predicted) if side.kind != TAGGER]
+        paths = [(side.kind, _source_path(side)) for side in sides]
         tagger = None
         if self.predicted.kind == TAGGER:
             tagger = find_tagger(self.predicted.ref)
-        # What was given never changes, a file may.
+        # Uploads never change, files may.
         files = [path for kind, path in paths if kind in (EXAMPLE, FILE)]
         plain = self.with_(title="", score_id="").plain()
         del plain["policy"]
@@ -126,7 +126,7 @@ class ScoreTask(Task):
             f"{tagger.digest} {FINDER_VERSION}" if tagger else "",
             *self.policy.decisive(),
         ]
-        # Salted: what was handed in can be guessed.
+        # The digest is salted because the content of an upload could be guessed.
         score_id = salted_digest(f"score {json.dumps(about, sort_keys=True)}")[:12]
         is_short = sum(path.stat().st_size for _, path in paths) <= _SHORT_BYTES
         device = SHORT if is_short else "cpu"
@@ -136,10 +136,10 @@ class ScoreTask(Task):
         return self.with_(score_id=score_id).asked(label=label, device=device, about=score_id)
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Measure; returns the identifier of the score. One that is kept is not made again."""
+        """Make the score unless it is kept already; return its identifier."""
         if SCORES.place(self.score_id).is_dir():
             return (self.score_id,)
-        clear_given(keep=[self.gold.ref, self.predicted.ref])
+        clear_uploads(keep=[self.gold.ref, self.predicted.ref])
         with SCORES.making(self.score_id) as folder:
             SCORES.clear_abandoned(seconds=ABANDONED_SECONDS)
             run = _Run(self, folder, contact)
@@ -150,7 +150,7 @@ class ScoreTask(Task):
         return (self.score_id,)
 
 
-def _path(source: Source) -> Path:
+def _source_path(source: Source) -> Path:
     if source.kind == EXAMPLE:
         return EXAMPLES / f"{source.ref}.jsonl"
     if source.kind == FILE:
@@ -162,15 +162,15 @@ def _path(source: Source) -> Path:
                 "This set is not tagged to its end.", where="score", do="Resume its job first."
             )
         return marked.spans_path
-    return given_path(source.ref)
+    return upload_path(source.ref)
 
 
 COMPARING = "comparing the spans"
 _MAX_NAMED = 20
 
 
-def of_no_type(labels: Collection[str]) -> AuditError:
-    """Return the error that names labels which cannot be mapped to the five types."""
+def unknown_labels_error(labels: Collection[str]) -> AuditError:
+    """Return the error that lists the labels that cannot be mapped to the five types."""
     named = ", ".join(sorted(labels)[:_MAX_NAMED]) + (" ..." if len(labels) > _MAX_NAMED else "")
     return AuditError(
         "{n_unknown} labels belong to none of the five types: {unknown}",
@@ -182,40 +182,40 @@ def of_no_type(labels: Collection[str]) -> AuditError:
 
 
 class _Run:
-    """One way through the notes of both sides."""
+    """One pass through the notes of both sides."""
 
     def __init__(self, task: ScoreTask, folder: Path, contact: Contact) -> None:
         self.task, self.folder, self.contact = task, folder, contact
-        self.gold = _path(task.gold)
-        # What a tagger says of the gold notes: a run that was stopped goes on there.
+        self.gold = _source_path(task.gold)
+        # The gold notes as the tagger tags them: a run that was stopped resumes there.
         self.tags = building_folder(SCORES.home() / f"{task.score_id}.tags")
         self.unknown: set[str] = set()
         self.golds: set[bytes] = set()
         self.n_left_out = 0
         self.policy = task.policy
-        if task.predicted.kind == TAGGED and not task.policy.left:
+        if task.predicted.kind == TAGGED and not task.policy.kinds_left:
             self.policy = TAGGED_SETS.get(task.predicted.ref).policy
         self.seconds: float | None = None
 
     def score(self) -> Score:
-        """Ask for the predictions where they are not there yet, match and count both sides."""
+        """Get the predictions, tagging the notes if needed; match and count both sides."""
         task, n_without_gold = self.task, 0
-        predicted, copies, tagger = self._predicted()
+        predicted, copies, tagger = self._get_predictions()
         if task.predicted.kind == OUTPUTS:
             n_without_gold = align_outputs(self.gold, predicted, folder=self.folder)
             predicted, copies = self.folder / PREDICTIONS, self.folder
         pairs = PairedFiles(self.gold, predicted)
-        scored = self._spans_kept(pairs)
+        scored = self._count_spans(pairs)
         self.meter.add(FINISHING, 0)
         if self.unknown and task.has_five_types:
-            raise of_no_type(self.unknown)
+            raise unknown_labels_error(self.unknown)
         write_patients(self.folder, scored)
         n_left_out, unknown = self.n_left_out, tuple(sorted(self.unknown))
-        told = verbatim = None
+        copies_summary = verbatim = None
         if (copies / COPIES).is_file():
-            known = read_copies(copies)
-            told = known.summary()
-            exact = self._mapped(known.verbatim(pairs))
+            copy_facts = read_copies(copies)
+            copies_summary = copy_facts.summary()
+            exact = self._map_labels(copy_facts.keep_verbatim(pairs))
             verbatim = self._summary(score_pairs(exact, matcher=task.matcher))
         return Score(
             title=one_line(task.title),
@@ -233,82 +233,82 @@ class _Run:
             n_left_out=n_left_out,
             policy=self.policy,
             seconds=self.seconds,
-            copies=told,
+            copies=copies_summary,
             verbatim=verbatim,
         )
 
-    def _predicted(self) -> tuple[Path, Path, dict[str, str]]:
-        """Return the predictions, the folder of copies, and which tagger they are of, if known."""
+    def _get_predictions(self) -> tuple[Path, Path, dict[str, str]]:
+        """Return the predictions, the folder of copies, and the tagger, if it is known."""
         source, contact, size = self.task.predicted, self.contact, self.gold.stat().st_size
         if source.kind == TAGGER:
-            found = load_tagger(source.ref)
-            self._plan([whole(TAGGING, [tagging(found, size)], kind=TAGGING)])
+            scored_tagger = load_tagger(source.ref)
+            self._plan([whole(TAGGING, [tagging_phase(scored_tagger, size)], kind=TAGGING)])
             if not self.tags.is_dir():
-                is_whole, begun = not building_folder(self.tags).exists(), time.monotonic()
+                is_whole, start_time = not building_folder(self.tags).exists(), time.monotonic()
                 tag_notes(
-                    annotated_notes(self.gold, what=GOLD),
-                    tagger=found,
-                    out=self.tags,
+                    annotated_notes(self.gold, subject=GOLD),
+                    tagger=scored_tagger,
+                    folder=self.tags,
                     release=Release(),
                     progress=self.meter.part(TAGGING),
                     should_stop=contact.should_stop,
                 )
-                self.seconds = time.monotonic() - begun if is_whole else None
+                self.seconds = time.monotonic() - start_time if is_whole else None
             self.meter.finish(TAGGING)
             # An earlier run may have tagged them with an older version of the tagger.
-            told = json.loads((self.tags / CENSUS).read_bytes())["tagger"]
-            tagger = {name: told[name] for name in ("name", "digest")}
+            census_tagger = json.loads((self.tags / CENSUS).read_bytes())["tagger"]
+            tagger = {name: census_tagger[name] for name in ("name", "digest")}
             return self.tags / TAGGED_SPANS, self.tags, tagger
         self._plan([])
-        path = _path(source)
+        path = _source_path(source)
         if source.kind != TAGGED:
             return path, self.folder, {"name": "", "digest": ""}
         marked = TAGGED_SETS.get(source.ref)
         tagger = {"name": marked.tagger_id, "digest": marked.tagger_digest}
         return path, path.parent, tagger
 
-    def _plan(self, before: Sequence[Phase]) -> None:
+    def _plan(self, first_phases: Sequence[Phase]) -> None:
         size, contact = self.gold.stat().st_size, self.contact
         plan = [
-            *before,
+            *first_phases,
             Phase(COMPARING, size, 2e-6, COMPARING),
             Phase(FINISHING, size * self.task.n_replicates, 1e-9, "summing up the score"),
         ]
         self.meter = Meter(plan, listener=contact.listen, should_stop=contact.should_stop)
 
-    def _spans_kept(self, pairs: PairedFiles) -> Scored:
-        """Count both sides, and write what became of each span."""
+    def _count_spans(self, pairs: PairedFiles) -> ScoreCounts:
+        """Count both sides, and write the case of each span."""
 
-        def counted() -> Iterator[Pair]:
-            for gold, predicted in self._mapped(pairs):
-                # Characters are fewer than the bytes that were announced; the end counts the rest.
+        def report_pairs() -> Iterator[Pair]:
+            for gold, predicted in self._map_labels(pairs):
+                # There are fewer characters than announced bytes; `finish` counts the rest.
                 self.meter.add(COMPARING, len(gold.text))
                 yield gold, predicted
             self.meter.finish(COMPARING)
 
         with new_file(self.folder / SPANS) as file:
             return score_pairs(
-                counted(),
+                report_pairs(),
                 matcher=self.task.matcher,
                 on_case=lambda case: file.write(json_line(asdict(case))),
             )
 
-    def _mapped(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
-        """Yield notes with their labels mapped; note what was mapped to nothing, and the golds."""
+    def _map_labels(self, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield notes with mapped labels; remember unmapped labels and digests of the golds."""
         by = self.task.mapping
         for gold, predicted in pairs:
             pair = gold, predicted
             if by is not None:
-                one, other = (relabel_document(note, by=by) for note in (gold, predicted))
-                pair = one.document, other.document
-                self.unknown.update(one.unknown, other.unknown)
-                self.n_left_out += one.n_left_out + other.n_left_out
-            pair = self.policy.applied(pair[0])[0], self.policy.applied(pair[1])[0]
+                gold_side, predicted_side = (relabel_document(note, by=by) for note in (gold, predicted))
+                pair = gold_side.document, predicted_side.document
+                self.unknown.update(gold_side.unknown, predicted_side.unknown)
+                self.n_left_out += gold_side.n_left_out + predicted_side.n_left_out
+            pair = self.policy.apply(pair[0])[0], self.policy.apply(pair[1])[0]
             line = format_jsonl_line(pair[0]).encode("utf-8", "surrogatepass")
             self.golds.add(hashlib.sha256(line).digest())
             yield pair
 
-    def _summary(self, scored: Scored) -> ScoreSummary:
+    def _summary(self, scored: ScoreCounts) -> ScoreSummary:
         task = self.task
         return score_summary(
             scored, matcher=task.matcher, seed=task.seed, n_replicates=task.n_replicates

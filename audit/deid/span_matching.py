@@ -1,4 +1,4 @@
-"""Gold and predicted spans matched and counted; what redaction would take out, and would leave."""
+"""Matches and counts gold and predicted spans, and what redaction would remove and leave."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OPTIMAL, _ = MATCHERS = get_args(Matcher)
 
 @dataclass(frozen=True)
 class Matches:
-    """What became of the spans of a note: every gold and every predicted span is in one place.
+    """The matched spans of a note: every gold and every predicted span occurs exactly once.
 
-    `pairs` are (gold, predicted), in the order of the golds; `missed` are golds and `spurious`
-    predictions without a partner. `n_differing` golds have another partner, or none, under the
-    other matcher.
+    `pairs` are (gold, predicted), in the order of the golds. `missed` are golds without a partner,
+    `spurious` predictions without one. `n_differing` golds have a different partner, or none, under
+    the other matcher.
     """
 
     pairs: tuple[tuple[Span, Span], ...]
@@ -39,11 +39,12 @@ def match(
 ) -> Matches:
     """Match the spans of a note; their order and repetitions do not matter.
 
-    `optimal` maximises, in this order, pairs, pairs of the same label, characters shared, and minus
-    the shift of the boundaries (|start - start| + |end - end|, summed). `document_order` goes
-    through the golds from left to right; each takes the first unused prediction that qualifies.
+    `optimal` maximises, in this order, the number of pairs, the pairs with the same label, and the
+    shared characters, and then minimises the shift of the boundaries (the sum of
+    |start - start| + |end - end|). `document_order` goes through the golds from left to right, and
+    each gold takes the first unused prediction that qualifies.
 
-    Differs: the paper does not state its matcher; `document_order` is what its tables look like.
+    Differs: the paper does not state its matcher; its tables look like `document_order`.
     """
 
     def qualifies(gold: Span, predicted: Span) -> bool:
@@ -60,14 +61,14 @@ def match(
             stretches[bisect_right(ends, span.start)][side].append(span)
     best: dict[Span, Span] = {}
     in_order: dict[Span, Span] = {}
-    for own, others in stretches.values():
-        pairs = [(g, p) for g in own for p in others if qualifies(g, p)]
+    for stretch_golds, stretch_predictions in stretches.values():
+        pairs = [(g, p) for g in stretch_golds for p in stretch_predictions if qualifies(g, p)]
         best |= _best(pairs)
-        taken: set[Span] = set()
-        for one, other in pairs:
-            if one not in in_order and other not in taken:
-                in_order[one] = other
-                taken.add(other)
+        used_predictions: set[Span] = set()
+        for gold_span, prediction in pairs:
+            if gold_span not in in_order and prediction not in used_predictions:
+                in_order[gold_span] = prediction
+                used_predictions.add(prediction)
     partner = best if matcher == OPTIMAL else in_order
     used = set(partner.values())
     return Matches(
@@ -79,9 +80,9 @@ def match(
 
 
 def _best(pairs: list[tuple[Span, Span]]) -> dict[Span, Span]:
-    """Choose among pairs: the four aims are the digits of one number, the first the highest.
+    """Choose the best pairs: the four aims are the digits of one weight, the first the highest.
 
-    Every gold may also stay alone, for a weight of 1: then a matching of all golds exists.
+    Every gold may also stay alone with a weight of 1, so that a matching of all golds exists.
     """
     if len(pairs) < 2:
         return dict(pairs)
@@ -124,18 +125,19 @@ COLUMNS = (
     "n_with_either",
     "n_exact",
 )
-"""Spans, then records: with a gold span, of those with none missed; with a predicted span, of those
-with none spurious; with either, of those with none missed and none spurious."""
+"""Counts of spans, then of records: records with a gold span, and those of them with none missed;
+with a predicted span, and those of them with none spurious; with either, and those of them with
+none missed and none spurious."""
 _NONE = np.zeros(len(COLUMNS), dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class MatchCounts:
-    """What one criterion gave on many notes.
+    """The counts of one criterion over many notes.
 
-    `table` has numbers [patients, labels, columns of `COLUMNS`], patients sorted; `labels` are in
-    the order of tables, at last `ANY`. `cells` is the confusion matrix by (gold label or
-    `SPURIOUS`, predicted label or `MISSED`), `n_differing` as in `Matches`.
+    `table` has counts [patients, labels, columns of `COLUMNS`], with patients sorted; `labels` are
+    in the order of tables, with `ANY` last. `cells` is the confusion matrix by (gold label or
+    `SPURIOUS`, predicted label or `MISSED`); `n_differing` is as in `Matches`.
     """
 
     labels: tuple[str, ...]
@@ -143,21 +145,21 @@ class MatchCounts:
     cells: Mapping[tuple[str, str], int] = field(default_factory=dict)
     n_differing: int = 0
 
-    def of(self, label: str) -> IntArray:
-        """Return the numbers of a label by patient [P, columns]; zeros where it does not occur."""
-        found: IntArray = self.table[:, [x == label for x in self.labels]].sum(axis=1)
-        return found
+    def by_patient(self, label: str) -> IntArray:
+        """Return the counts of a label by patient [P, columns]; zeros if it does not occur."""
+        numbers: IntArray = self.table[:, [x == label for x in self.labels]].sum(axis=1)
+        return numbers
 
     def row(self, label: str) -> tuple[int, ...]:
-        """Return the numbers of a label for all patients."""
-        return tuple(self.of(label).sum(axis=0).tolist())
+        """Return the counts of a label for all patients together."""
+        return tuple(self.by_patient(label).sum(axis=0).tolist())
 
 
 class MatchCounter:
-    """Counts what one criterion gives, note by note."""
+    """Counts the matches under one criterion, note by note."""
 
     def __init__(self, criterion: str, *, matcher: str) -> None:
-        self._how = {"criterion": criterion, "matcher": matcher}
+        self._match_options = {"criterion": criterion, "matcher": matcher}
         self._cells: Counter[tuple[str, str]] = Counter()
         self._n_differing = 0
         self._patients: dict[tuple[int, str], defaultdict[str, IntArray]] = defaultdict(
@@ -165,30 +167,43 @@ class MatchCounter:
         )
 
     def add(self, gold: TaggedDocument, predicted: TaggedDocument) -> Matches:
-        """Match and count a note; predictions without a place in it are spurious."""
-        found = match(gold.spans, predicted.spans, **self._how)
-        spurious = (*(span.label for span in found.spurious), *predicted.unaligned)
-        cells = [(one.label, other.label) for one, other in found.pairs]
-        cells += [(span.label, MISSED) for span in found.missed]
+        """Match and count a note; predictions without a place in the note are spurious."""
+        matches = match(gold.spans, predicted.spans, **self._match_options)
+        spurious = (*(span.label for span in matches.spurious), *predicted.unaligned)
+        cells = [(gold_span.label, prediction.label) for gold_span, prediction in matches.pairs]
+        cells += [(span.label, MISSED) for span in matches.missed]
         cells += [(SPURIOUS, label) for label in spurious]
         rows = self._patients[gold.patient]
         for key in {ANY, *chain.from_iterable(cells)} - {MISSED, SPURIOUS}:
-            golds = [said for row, said in cells if row != SPURIOUS and key in (ANY, row)]
-            saids = [row for row, said in cells if said != MISSED and key in (ANY, said)]
-            n, n_said = len(golds), len(saids)
-            wrong = golds.count(MISSED), saids.count(SPURIOUS)
-            sides = zip((n, n_said, n + n_said), (*wrong, sum(wrong)), strict=True)
+            gold_outcomes = [
+                predicted_label
+                for gold_label, predicted_label in cells
+                if gold_label != SPURIOUS and key in (ANY, gold_label)
+            ]
+            predicted_outcomes = [
+                gold_label
+                for gold_label, predicted_label in cells
+                if predicted_label != MISSED and key in (ANY, predicted_label)
+            ]
+            n_gold, n_predicted = len(gold_outcomes), len(predicted_outcomes)
+            wrong = gold_outcomes.count(MISSED), predicted_outcomes.count(SPURIOUS)
+            sides = zip(
+                (n_gold, n_predicted, n_gold + n_predicted), (*wrong, sum(wrong)), strict=True
+            )
             records = [x for n_all, bad in sides for x in (n_all > 0, n_all > 0 and not bad)]
-            rows[key] = rows[key] + np.array([n, n_said, *wrong, *records])
+            rows[key] = rows[key] + np.array([n_gold, n_predicted, *wrong, *records])
         self._cells.update(cells)
-        self._n_differing += found.n_differing
-        return found
+        self._n_differing += matches.n_differing
+        return matches
 
     def counts(self) -> MatchCounts:
-        """Return what was counted."""
-        found = {label for rows in self._patients.values() for label in rows}
-        labels = (*order_labels(found - {ANY}), ANY)
-        rows = [[own.get(x, _NONE) for x in labels] for _, own in sorted(self._patients.items())]
+        """Return the counts so far."""
+        labels_seen = {label for rows in self._patients.values() for label in rows}
+        labels = (*order_labels(labels_seen - {ANY}), ANY)
+        rows = [
+            [label_rows.get(x, _NONE) for x in labels]
+            for _, label_rows in sorted(self._patients.items())
+        ]
         return MatchCounts(labels, np.array(rows), dict(self._cells), self._n_differing)
 
 
@@ -196,11 +211,11 @@ class MatchCounter:
 class CoverageCounts:
     """Characters and spans that redaction would take out, for one note or many.
 
-    A prediction counts here whatever its label, and several may cover one gold together: the
-    question is what a reader of the redacted note still sees. `rows` have by label, and under
-    `ANY`: golds, golds covered whole, gold characters (one of two golds counts once), those of them
-    that are covered. Of the characters of the notes predictions cover `n_predicted_chars`; no gold
-    covers `n_over_chars` of these: taken out without need.
+    A prediction counts whatever its label, and several may cover one gold together: the question is
+    what a reader of the redacted note still sees. `rows` have, by label and under `ANY`: golds,
+    golds covered in full, gold characters (a character of two golds counts once), and covered gold
+    characters. Predictions cover `n_predicted_chars` of the characters of the notes; no gold covers
+    `n_over_chars` of these, which are taken out without need.
     """
 
     rows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -209,7 +224,7 @@ class CoverageCounts:
     n_over_chars: int = 0
 
     def __add__(self, other: CoverageCounts) -> CoverageCounts:
-        """Count two sets of notes together."""
+        """Return the counts of two sets of notes together."""
         rows = {
             label: tuple(map(sum, zip(self.row(label), other.row(label), strict=True)))
             for label in {*self.rows, *other.rows}
@@ -222,7 +237,7 @@ class CoverageCounts:
         )
 
     def row(self, label: str) -> tuple[int, ...]:
-        """Return the numbers of a label; zeros where it does not occur."""
+        """Return the counts of a label; zeros if it does not occur."""
         return self.rows.get(label, (0, 0, 0, 0))
 
     @property
@@ -231,20 +246,20 @@ class CoverageCounts:
         return self.n_text_chars - self.row(ANY)[2]
 
 
-def coverage(gold: TaggedDocument, *, predicted: Iterable[Span]) -> CoverageCounts:
-    """Count one note."""
+def count_coverage(gold: TaggedDocument, *, predicted: Iterable[Span]) -> CoverageCounts:
+    """Return the coverage counts of one note."""
 
-    def covered(spans: Iterable[Span]) -> BoolArray:
+    def mark_covered(spans: Iterable[Span]) -> BoolArray:
         is_covered = np.zeros(len(gold.text), dtype=np.bool_)
         for span in spans:
             is_covered[span.start : span.end] = True
         return is_covered
 
-    is_removed = covered(predicted)
+    is_removed = mark_covered(predicted)
     rows = {}
     for label in (ANY, *{span.label for span in gold.spans}):
         spans = [span for span in gold.spans if label in (ANY, span.label)]
-        is_gold = covered(spans)
+        is_gold = mark_covered(spans)
         n_whole = sum(bool(is_removed[span.start : span.end].all()) for span in spans)
         rows[label] = len(spans), n_whole, int(is_gold.sum()), int((is_gold & is_removed).sum())
     n_removed = int(is_removed.sum())

@@ -1,4 +1,4 @@
-"""The measures of a tagger with their intervals, and two taggers on the same notes compared."""
+"""The measures of a tagger with their intervals, and comparisons of taggers on the same notes."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _PARTS = {
     "clean": ("n_with_predicted", "n_clean"),
     "exact": ("n_with_either", "n_exact"),
 }
-"""Denominator, and what of it is wrong (precision, recall) or right (the others)."""
+"""The denominator of a measure, and its wrong part (precision, recall) or right part (others)."""
 _TOTALS = [COLUMNS.index(_PARTS.get(measure, ("n_gold", ""))[0]) for measure in MEASURES]
 FEW_SPANS = 30
-"""Below these a rate says little, and the screen says so."""
+"""Below this number of spans a rate says little, and the screen says so."""
 
 Pair = tuple[TaggedDocument, TaggedDocument]
-"""A note with its golds, and with what was predicted."""
+"""A note with its gold spans, and the same note with its predicted spans."""
 
 
-class Kept(Record):
-    """A part of a score; what older ones have besides is passed over."""
+class ScorePart(Record):
+    """A part of a score; unknown fields of older scores are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class MacroScore(Kept):
-    """Measures 0-1 with their 95 % intervals over patients; None where undefined.
+class MacroScore(ScorePart):
+    """Measures 0-1 with their 95 % intervals over patients; None if undefined.
 
-    As they are, means over the labels where these are defined.
+    Each measure of this class is the mean over the labels for which it is defined.
     """
 
     precision: float | None
@@ -64,22 +64,22 @@ class MacroScore(Kept):
     intervals: dict[str, tuple[float, float] | None]
 
     def estimate(self, measure: str) -> Estimate:
-        """Return one of the measures; NaN where it is undefined."""
+        """Return one of the measures; NaN if it is undefined."""
         value = getattr(self, measure)
         low, high = self.intervals[measure] or (math.nan, math.nan)
         return Estimate(math.nan if value is None else value, low, high)
 
     @classmethod
-    def of(cls, estimates: Sequence[Estimate], **more: Any) -> Self:
-        """Return the record of estimates in the order of `MEASURES`."""
+    def from_estimates(cls, estimates: Sequence[Estimate], **counts: Any) -> Self:
+        """Return the record of estimates, which are in the order of `MEASURES`."""
         named = list(zip(MEASURES, estimates, strict=True))
         values = {name: None if math.isnan(e.value) else e.value for name, e in named}
         intervals = {name: None if math.isnan(e.low) else (e.low, e.high) for name, e in named}
-        return cls(**values, intervals=intervals, **more)
+        return cls(**values, intervals=intervals, **counts)
 
 
 class LabelScore(MacroScore):
-    """The measures of one label, or of all together (micro), and their counts (see `COLUMNS`)."""
+    """The measures of one label, or of all labels together (micro), with counts (see `COLUMNS`)."""
 
     n_gold: int
     n_predicted: int
@@ -93,7 +93,7 @@ class LabelScore(MacroScore):
     n_exact: int
 
     def rate(self, measure: str) -> Rate | None:
-        """Return what a measure was counted from; None for F1, which is no share of anything."""
+        """Return the counts of a measure as a rate; None for F1, which is not a share."""
         if measure not in _PARTS:
             return None
         n_total, n = (getattr(self, name) for name in _PARTS[measure])
@@ -112,11 +112,12 @@ class Matrix(Record):
     rows: dict[str, tuple[int, ...]]
 
     def cells(self) -> dict[tuple[int, int], tuple[str, str, int]]:
-        """Return (gold, predicted, count) by (row, column) of what holds something.
+        """Return (gold, predicted, count) by (row, column) of the cells that are not zero.
 
-        Missed comes first, then the largest.
+        Missed golds come first, in the order of rows. Spurious predictions, errors of label and
+        hits follow, each with the largest counts first.
         """
-        found = {
+        filled_cells = {
             (r, c): (row, column, n)
             for r, (row, counts) in enumerate(self.rows.items())
             for c, (column, n) in enumerate(zip(self.columns, counts, strict=True))
@@ -124,18 +125,18 @@ class Matrix(Record):
         }
 
         def rank(place: tuple[int, int]) -> tuple[int, ...]:
-            row, column, n = found[place]
+            row, column, n = filled_cells[place]
             kind = 0 if column == MISSED else 1 if row == SPURIOUS else 3 if row == column else 2
             return kind, -n if kind else 0, *place
 
-        return {place: found[place] for place in sorted(found, key=rank)}
+        return {place: filled_cells[place] for place in sorted(filled_cells, key=rank)}
 
 
 class CriterionScore(Record):
-    """What one criterion says of a tagger, by label in the order of tables.
+    """The measures of a tagger under one criterion, by label in the order of tables.
 
     A record is complete for all labels `together` if no span of any label is missed.
-    `n_pairs_differ` golds have another partner with the other matcher.
+    `n_pairs_differ` golds have a different partner under the other matcher.
     """
 
     labels: dict[str, LabelScore]
@@ -150,34 +151,34 @@ class CriterionScore(Record):
         return {**self.labels, ANY: self.together}
 
 
-def measured(
+def measure_counts(
     counts: MatchCounts, *, seed: int = 0, n_replicates: int = N_REPLICATES
 ) -> CriterionScore:
     """Return the measures of counts, with intervals of a bootstrap over patients."""
     sums = counts.table.sum(axis=0)  # [labels, columns]
-    drawn = bootstrap_measures(counts.table, _measures, seed=seed, n_replicates=n_replicates)
+    draws = bootstrap_measures(counts.table, _measures, seed=seed, n_replicates=n_replicates)
     n_means = [max(len(sums) - 1, 1)] * len(MEASURES)
     values = _measures(sums[None].astype(np.float64))[0].tolist()
     totals = [*sums[:, _TOTALS].ravel().tolist(), *n_means]
     estimates = [
         interval(value, column, n_total=n)
-        for value, column, n in zip(values, drawn.T, totals, strict=True)
+        for value, column, n in zip(values, draws.T, totals, strict=True)
     ]
     *rows, means = (estimates[i : i + 6] for i in range(0, len(estimates), len(MEASURES)))
     lines = {
-        label: LabelScore.of(row, **dict(zip(COLUMNS, n.tolist(), strict=True)))
+        label: LabelScore.from_estimates(row, **dict(zip(COLUMNS, n.tolist(), strict=True)))
         for label, row, n in zip(counts.labels, rows, sums, strict=True)
     }
     together = lines.pop(ANY)
     columns = (*lines, MISSED)
     cells = {
-        gold: tuple(counts.cells.get((gold, said), 0) for said in columns)
+        gold: tuple(counts.cells.get((gold, predicted_label), 0) for predicted_label in columns)
         for gold in (*lines, SPURIOUS)
     }
     return CriterionScore(
         labels=lines,
         together=together,
-        macro=MacroScore.of(means),
+        macro=MacroScore.from_estimates(means),
         matrix=Matrix(columns=columns, rows=cells),
         n_pairs_differ=counts.n_differing,
     )
@@ -192,22 +193,25 @@ def _entity_measures(table: FloatArray) -> list[FloatArray]:
 
 
 def _measures(table: FloatArray) -> FloatArray:
-    """Return the measures of counts [R, labels, columns], each label's and their means [R, V]."""
+    """Return the measures of counts [R, labels, columns]: all labels, then their means [R, V]."""
     records = [ratio(table[..., i + 1], table[..., i]) for i in (4, 6, 8)]
-    every = np.stack([*_entity_measures(table), *records], axis=-1)
-    each = every[:, :-1]  # without "all labels together"
-    means = ratio(np.nansum(each, axis=1), (~np.isnan(each)).sum(axis=1).astype(np.float64))
-    return np.concatenate([every.reshape(len(table), -1), means], axis=1)
+    measures = np.stack([*_entity_measures(table), *records], axis=-1)
+    label_measures = measures[:, :-1]  # without "all labels together"
+    means = ratio(
+        np.nansum(label_measures, axis=1),
+        (~np.isnan(label_measures)).sum(axis=1).astype(np.float64),
+    )
+    return np.concatenate([measures.reshape(len(table), -1), means], axis=1)
 
 
 def f1(precision: FloatArray, recall: FloatArray) -> FloatArray:
     """Return the harmonic mean of unrounded precision and recall.
 
-    0 where both are 0; NaN where one of them is.
+    It is 0 if both are 0, and NaN if one of them is NaN.
     """
-    both = precision + recall
-    is_zero = both == 0
-    return np.where(is_zero, 0.0, 2 * precision * recall / np.where(is_zero, 1.0, both))
+    total = precision + recall
+    is_zero = total == 0
+    return np.where(is_zero, 0.0, 2 * precision * recall / np.where(is_zero, 1.0, total))
 
 
 def compare(
@@ -223,18 +227,20 @@ def compare(
     Returns the measures of `ENTITY`, first minus second, with intervals of a bootstrap over
     patients.
     """
-    both = np.stack([side.of(label)[:, :4] for side in (first, second)], axis=1)  # [P, taggers, 4]
-    values = _differences(both.sum(axis=0)[None].astype(np.float64))[0].tolist()
-    drawn = bootstrap_measures(both, _differences, seed=seed, n_replicates=n_replicates)
-    return tuple(map(_estimate, values, drawn.T))
+    sides = np.stack(
+        [side.by_patient(label)[:, :4] for side in (first, second)], axis=1
+    )  # [P, taggers, 4]
+    values = _differences(sides.sum(axis=0)[None].astype(np.float64))[0].tolist()
+    draws = bootstrap_measures(sides, _differences, seed=seed, n_replicates=n_replicates)
+    return tuple(map(_estimate, values, draws.T))
 
 
 @dataclass(frozen=True)
 class Shares:
     """Shares of several taggers on the same notes, in the order of their counts.
 
-    `sides` has the shares of each tagger, `differences` by (first, second) first minus second, with
-    95 % intervals of one bootstrap over patients.
+    `sides` has the shares of each tagger. `differences` has, by (first, second), the shares of the
+    first minus those of the second, with 95 % intervals of one bootstrap over patients.
     """
 
     sides: tuple[tuple[Estimate, ...], ...]
@@ -250,18 +256,18 @@ def compare_shares(table: IntArray, *, seed: int = 0, n_replicates: int = N_REPL
 
     sums = table.sum(axis=0)
     values = ratio(sums[..., 0].astype(np.float64), sums[..., 1].astype(np.float64))
-    drawn = bootstrap_measures(table, shares, seed=seed, n_replicates=n_replicates)
-    drawn = drawn.reshape(-1, n_taggers, n_shares)
+    draws = bootstrap_measures(table, shares, seed=seed, n_replicates=n_replicates)
+    draws = draws.reshape(-1, n_taggers, n_shares)
     sides = [
         tuple(
-            interval(float(values[i, k]), drawn[:, i, k], n_total=int(sums[i, k, 1]))
+            interval(float(values[i, k]), draws[:, i, k], n_total=int(sums[i, k, 1]))
             for k in range(n_shares)
         )
         for i in range(n_taggers)
     ]
     differences = {
         (i, j): tuple(
-            _estimate(float(values[i, k] - values[j, k]), drawn[:, i, k] - drawn[:, j, k])
+            _estimate(float(values[i, k] - values[j, k]), draws[:, i, k] - draws[:, j, k])
             for k in range(n_shares)
         )
         for i, j in combinations(range(n_taggers), 2)
@@ -269,16 +275,16 @@ def compare_shares(table: IntArray, *, seed: int = 0, n_replicates: int = N_REPL
     return Shares(tuple(sides), differences)
 
 
-def _estimate(value: float, drawn: FloatArray) -> Estimate:
-    defined = drawn[~np.isnan(drawn)]
+def _estimate(value: float, draws: FloatArray) -> Estimate:
+    defined = draws[~np.isnan(draws)]
     if math.isnan(value) or not len(defined):
         return Estimate(value, math.nan, math.nan)
-    # Where every draw agrees there is no Wilson interval to stand in: a difference is no share.
+    # If all draws agree, no Wilson interval can replace this one: a difference is not a share.
     low, high = np.quantile(defined, [0.025, 0.975]).tolist()
     return Estimate(value, low, high)
 
 
 def _differences(counts: FloatArray) -> FloatArray:
     """Return first minus second for counts [R, taggers, columns]: [R, measures]."""
-    every = np.stack(_entity_measures(counts), axis=-1)
-    return np.asarray(every[:, 0] - every[:, 1], dtype=np.float64)
+    measures = np.stack(_entity_measures(counts), axis=-1)
+    return np.asarray(measures[:, 0] - measures[:, 1], dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Kept sets of tagged notes: read note by note, searched, corrected by hand, handed out as files.
+"""Kept sets of tagged notes: read note by note, searched, corrected by hand, exported as files.
 
-Goes out: the texts to hand over, and the spans in every format, as bytes. What a format cannot
-say of a note is left out and listed in the zip's `left_out.csv`, never dropped silently.
+Output: the texts to hand over, and the spans in every format, as bytes. A note that a format cannot
+express is left out and listed in the zip's `left_out.csv`, never dropped silently.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from audit.deid.copies import json_line
-from audit.deid.incoming_notes import SPANS, whole_note
+from audit.deid.incoming_notes import SPANS, check_lone_note
 from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
 from audit.deid.known_names import add_known_names, read_certain_names
@@ -36,9 +36,9 @@ from audit.deid.tagging import (
     FALLBACK,
     REDACTED,
     Uncopied,
+    arrange_counts,
     census_file,
-    counted,
-    told,
+    count_note,
 )
 from audit.errors import AuditCancelled, AuditError
 from audit.home import changing
@@ -56,8 +56,8 @@ REMOVED: Final = "removed"
 ADDED: Final = "added"
 UNDONE: Final = "undone"
 MAX_TYPED_CHARS = 100_000
-"""Of a text that is tagged in the page."""
-# A Latin letter or an ASCII digit: what a word is made of in the languages that have words.
+"""The longest text that is tagged in the browser."""
+# A Latin letter or an ASCII digit: the characters of words in languages that separate words.
 _LATIN = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ-ꭚ]"
 
 _Written = Annotated[
@@ -68,12 +68,12 @@ _Written = Annotated[
 
 
 class Correction(Record):
-    """What a person changed in the marks of one note (its number in the set, from 0), at once.
+    """One change by a person in the marks of one note, which has a `number` in the set, from 0.
 
-    `spans` are those that went, or came, by `kind`; `gone` those in whose place they came. What was
-    corrected in several notes at once has one `batch` in all of them. `UNDONE` takes the last
-    correction of the note back; with a batch, that of every note whose last it is. `who` is as the
-    access log has it, `at` an ISO time stamp in UTC.
+    `spans` were removed or added, as `kind` says; added spans replace those in `gone`. A correction
+    of several notes at once has the same `batch` in all of them. `UNDONE` takes back the last
+    correction of the note, or, with a batch, that of every note whose last correction has this
+    batch. `who` is the name in the access log, `at` an ISO time stamp in UTC.
     """
 
     number: int = Field(default=0, ge=0)
@@ -86,25 +86,31 @@ class Correction(Record):
 
 
 ByNote = Mapping[int, tuple[Correction, ...]]
-"""Number of a note -> its corrections, in the order in which they were made; none is empty."""
+"""The corrections of each note, by its number, in the order in which they were made; not empty."""
 
 
-def corrected(document: TaggedDocument, corrections: Iterable[Correction]) -> TaggedDocument:
-    """Return a note with its marks as they are after the corrections, in their order."""
+def apply_corrections(
+    document: TaggedDocument, corrections: Iterable[Correction]
+) -> TaggedDocument:
+    """Return a note with its marks after the corrections, applied in order."""
     spans = set(document.spans)
-    for one in corrections:
-        if max((span.end for span in one.spans), default=0) > len(document.text):
+    for correction in corrections:
+        if max((span.end for span in correction.spans), default=0) > len(document.text):
             raise AuditError("A correction does not fit its note.", where="corrections")
-        new = {*one.spans}
-        spans = spans - new if one.kind == REMOVED else (spans - {*one.gone}) | new
+        changed_spans = {*correction.spans}
+        spans = (
+            spans - changed_spans
+            if correction.kind == REMOVED
+            else (spans - {*correction.gone}) | changed_spans
+        )
     return replace(document, spans=tuple(sorted(spans)))
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person wants of a text in a note: that a mark of type `label` is on it, or none ("").
+    """A person's wish for a text in a note: a mark of type `label` on it, or no mark ("").
 
-    It is meant at its `place` (start, end) alone, or everywhere where `text` stands.
+    It applies to the `place` (start, end) alone, or to every place where `text` stands.
     """
 
     label: str
@@ -112,42 +118,42 @@ class Wish:
     place: tuple[int, int] | None = None
 
 
-def correction_for(
-    document: TaggedDocument, wish: Wish, *, who: str, number: int = 0, batch: str = ""
+def make_correction(
+    document: TaggedDocument, wish: Wish, *, user: str, number: int = 0, batch: str = ""
 ) -> Correction | None:
-    """Return the correction that makes a wish true of a note; None where nothing is to be changed.
+    """Return the correction that fulfils a wish in a note; None if nothing needs to change.
 
-    A new mark takes the place of those inside it; within a larger one none is made, and one that
-    shares a part of it stays: to mark uncovers nothing. What has no type loses the marks that
-    share a part of the place, or that are on just this text.
+    A new mark replaces the marks inside it. No mark is made inside a larger one, and a mark that
+    overlaps the new one in part stays, so that marking never uncovers text. A wish without a label
+    removes the marks that overlap its place, and the marks on exactly its text.
     """
-    text, places = document.text, set(_places(document.text, wish.text))
-    here = set() if wish.place is None else {_trimmed(text, *wish.place)}
+    text, places = document.text, set(_find_places(document.text, wish.text))
+    chosen_places = set() if wish.place is None else {_trim_place(text, *wish.place)}
     gone: set[Span] = set()
-    come: set[Span] = set()
+    new_spans: set[Span] = set()
     if wish.label:
-        for start, end in places | here:
-            inside = {one for one in document.spans if start <= one.start and one.end <= end}
+        for start, end in places | chosen_places:
+            inside = {span for span in document.spans if start <= span.start and span.end <= end}
             if _is_covered(start, end, inside) or not _is_covered(start, end, document.spans):
                 gone |= inside
-                come.add(Span(start, end, wish.label))
-        gone, come = gone - come, come - gone
+                new_spans.add(Span(start, end, wish.label))
+        gone, new_spans = gone - new_spans, new_spans - gone
     else:
         gone = {
-            one
-            for one in document.spans
-            if (one.start, one.end) in places
-            or any(one.start < end and start < one.end for start, end in here)
+            span
+            for span in document.spans
+            if (span.start, span.end) in places
+            or any(span.start < end and start < span.end for start, end in chosen_places)
         }
-    if not gone and not come:
+    if not gone and not new_spans:
         return None
     return Correction(
         number=number,
-        kind=ADDED if come else REMOVED,
+        kind=ADDED if new_spans else REMOVED,
         batch=batch,
-        who=who,
-        spans=tuple(sorted(come or gone)),
-        gone=tuple(sorted(gone if come else ())),
+        who=user,
+        spans=tuple(sorted(new_spans or gone)),
+        gone=tuple(sorted(gone if new_spans else ())),
     )
 
 
@@ -155,21 +161,21 @@ def _is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
     return any(first <= start and end <= last for first, last in merge_spans(spans))
 
 
-def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
-    """Yield where a text stands, white space around it aside.
+def _find_places(text: str, phrase: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of a phrase in a text; white space around the phrase is ignored.
 
-    One that begins or ends with a Latin letter or digit is only found as a whole word: "Ann" is
-    not found in "Annual".
+    A phrase that begins or ends with a Latin letter or digit is only found as a whole word: "Ann"
+    is not found in "Annual".
     """
-    wanted = wanted.strip()
-    if wanted:
-        before = f"(?<!{_LATIN})" if re.match(_LATIN, wanted) else ""
-        behind = f"(?!{_LATIN})" if re.match(_LATIN, wanted[-1:]) else ""
-        for place in re.finditer(before + re.escape(wanted) + behind, text):
+    phrase = phrase.strip()
+    if phrase:
+        no_letter_before = f"(?<!{_LATIN})" if re.match(_LATIN, phrase) else ""
+        no_letter_behind = f"(?!{_LATIN})" if re.match(_LATIN, phrase[-1:]) else ""
+        for place in re.finditer(no_letter_before + re.escape(phrase) + no_letter_behind, text):
             yield place.span()
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def _trim_place(text: str, start: int, end: int) -> tuple[int, int]:
     stretch = text[start:end] if 0 <= start < end <= len(text) else ""
     if not stretch.strip():
         raise AuditError("There is no such place in the note.", where="corrections")
@@ -177,7 +183,7 @@ def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start, start + len(stretch.strip())
 
 
-def nothing_to_correct() -> AuditError:
+def no_change_error() -> AuditError:
     """Return the error for a wish that changes nothing."""
     return AuditError(
         "Nothing is changed: the text does not stand there in this way of writing, or it is marked "
@@ -188,12 +194,12 @@ def nothing_to_correct() -> AuditError:
 
 
 @dataclass(frozen=True)
-class OneNote:
-    """A note with its spans, corrected by hand where somebody did, and the text that was released.
+class ReleasedNote:
+    """A note with its spans after corrections by hand, and its released text.
 
-    `row` is the note's number in its source; `replacements` are empty where the released text
-    cannot be made again; `corrections` stand in the order in which they were made; `left` says how
-    many marks of each kind a policy left in a text that was tagged at once.
+    `row` is the number of the note in its source. `replacements` are empty if the released text
+    cannot be reproduced. `corrections` are in the order in which they were made. `left` has the
+    number of marks of each kind that a policy left in a text that was tagged at once.
     """
 
     row: int
@@ -204,10 +210,10 @@ class OneNote:
     left: Mapping[Kind, int] = field(default_factory=dict)
 
 
-def tagged_text(
+def tag_text(
     text: str, *, tagger: Tagger, release: Release, policy: Policy = ALL_OUT
-) -> OneNote:
-    """Tag one text at once; a name that is found in it is found wherever it stands there."""
+) -> ReleasedNote:
+    """Tag one text at once; a name that is found in one place of it is marked in all places."""
     if len(text) > MAX_TYPED_CHARS:
         raise AuditError(
             "The text has more than {max_typed_chars:,} characters.",
@@ -216,58 +222,52 @@ def tagged_text(
             max_typed_chars=MAX_TYPED_CHARS,
         )
     try:
-        note = whole_note(text)
+        note = check_lone_note(text)
         text = note.text
         (spans,) = tag_and_check(tagger, [text])
         for pack in (read_certain_names(text, spans), *map(pack_people, note.named_people)):
             spans = add_known_names(text, spans, pack)
-        document, left = policy.applied(TaggedDocument("1", text, spans))
-        return replace(released_note(document, row=1, release=release), left=left)
-    finally:  # the page says that it is kept nowhere
-        for memory in (
-            find_clinical_places,
-            build_patient_finder,
-            pack_people,
-            read_people,
-            split_spaced_name,
-        ):
+        document, left = policy.apply(TaggedDocument("1", text, spans))
+        return replace(release_note(document, row=1, release=release), left=left)
+    finally:  # the screen promises that the text is kept nowhere
+        for memory in (find_clinical_places, build_patient_finder, pack_people, read_people, split_spaced_name):
             memory.cache_clear()
 
 
-def released_note(
+def release_note(
     document: TaggedDocument,
     *,
     row: int,
     release: Release,
-    kept: str | None = None,
+    earlier_text: str | None = None,
     corrections: Sequence[Correction] = (),
     names: Names | None = None,
-) -> OneNote:
+) -> ReleasedNote:
     """Return a note with its corrections by hand, and its released text.
 
-    `names` is what is known of the patient, as `Release.of` takes it. What was released before
-    (`kept`) stays where nobody corrected anything, and where another text would be made today its
-    replacements are not marked.
+    `names` are the patient's names, as in `Release.redact`. Without corrections the text that was
+    released earlier (`earlier_text`) is returned; if the text would be different today, its
+    replacements are not returned.
     """
-    document = corrected(document, corrections)
-    redacted = release.of(document, names=names)
-    if kept is not None and not corrections and kept != redacted.text:
-        return OneNote(row, document, kept, ())
-    return OneNote(row, document, redacted.text, redacted.replacements, tuple(corrections))
+    document = apply_corrections(document, corrections)
+    redacted = release.redact(document, names=names)
+    if earlier_text is not None and not corrections and earlier_text != redacted.text:
+        return ReleasedNote(row, document, earlier_text, ())
+    return ReleasedNote(row, document, redacted.text, redacted.replacements, tuple(corrections))
 
 
 ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 NAMES = "names.jsonl"
-"""What the notes of each patient say of names, of a set with surrogates."""
+"""The file with the names in the notes of each patient, in a set with surrogates."""
 REGISTER = "register"
-"""The register that was handed in with the notes; removed with them once all are tagged."""
+"""The register that was uploaded with the notes; both are removed once all notes are tagged."""
 
 
 class TaggedSet(Record):
-    """A set of notes that a tagger was asked to mark, as `tagged.json` has it.
+    """A set of notes to be marked by a tagger; its `tagged.json` has the fields of the question.
 
-    The title is untrusted; the tagger is as in `KnownTagger`; `census` is what `tag_notes` counted,
-    None while the set is not whole; the name of the folder is the same for the same question.
+    The title is untrusted text; the tagger is as in `KnownTagger`. `census` has the counts of
+    `tag_notes`, or None while the set is incomplete. Equal questions have the same folder name.
     """
 
     format: Literal[1] = 1
@@ -284,33 +284,36 @@ class TaggedSet(Record):
 
     @property
     def tagged_id(self) -> str:
-        """The identifier."""
+        """The identifier of the set."""
         return self.path.name
 
     @property
     def is_whole(self) -> bool:
-        """Whether all notes are tagged and can be looked up."""
+        """Whether all notes are tagged and indexed."""
         return self.census is not None
 
     @property
     def n_notes(self) -> int:
-        """Notes that were tagged; 0 while the set is not whole."""
+        """The number of tagged notes; 0 while the set is incomplete."""
         return int(self.census["n_notes"]) if self.census else 0
 
     @property
     def spans_path(self) -> Path:
-        """The notes with their spans: what `deid score --pred` reads; private."""
+        """The private file of notes with spans, which `deid score --pred` can read."""
         return self.path / RESULT / SPANS
 
 
 def _read_set(folder: Path) -> TaggedSet:
-    asked = TaggedSet.read((folder / ASKED).read_bytes(), where="tagged notes")
+    tagged = TaggedSet.read((folder / ASKED).read_bytes(), where="tagged notes")
     census = None
     if (folder / INDEX).is_file():
         census = json.loads((folder / RESULT / CENSUS).read_bytes())
-        [int(census["n_notes"]), *(int(counted["n"]) for counted in census["spans"].values())]
-    how = asked.how.with_(key=read_key(folder)) if asked.how.key else asked.how
-    return asked.with_(path=folder, census=census, how=how)
+        [
+            int(census["n_notes"]),
+            *(int(span_counts["n"]) for span_counts in census["spans"].values()),
+        ]
+    release = tagged.how.with_(key=read_key(folder)) if tagged.how.key else tagged.how
+    return tagged.with_(path=folder, census=census, how=release)
 
 
 TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
@@ -319,21 +322,25 @@ TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
 def begin_set(
     tagged_id: str,
     *,
-    how: Release,
-    given: bytes | None = None,
+    release: Release,
+    notes: bytes | None = None,
     register: bytes | None = None,
     title: str = "",
-    **asked: Any,
+    **fields: Any,
 ) -> TaggedSet:
-    """Make the folder of a set, with its key and what was handed in; one that is there stays.
+    """Make the folder of a set with its key and the uploaded files, unless it exists already.
 
-    `asked` are `source`, `tagger_id`, `tagger_digest`, `policy` and `uncopied` of the set.
+    `fields` are `source`, `tagger_id`, `tagger_digest`, `policy` and `uncopied` of the set.
     """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)
-    record = TaggedSet(title=one_line(title), created=now(), how=how, **asked).plain()
-    handed_in = {INPUT: given, REGISTER: register, KEY: how.key.secret if how.key else None}
-    files = {name: data for name, data in handed_in.items() if data is not None}
+    record = TaggedSet(title=one_line(title), created=now(), how=release, **fields).plain()
+    content_by_name = {
+        INPUT: notes,
+        REGISTER: register,
+        KEY: release.key.secret if release.key else None,
+    }
+    files = {name: content for name, content in content_by_name.items() if content is not None}
     return TAGGED_SETS.put(tagged_id, files | {ASKED: census_file(record)})
 
 
@@ -341,72 +348,84 @@ CORRECTIONS = "corrections.jsonl"
 
 
 def corrections_of(tagged: TaggedSet) -> ByNote:
-    """Return the corrections of a set that hold."""
-    found: dict[int, list[Correction]] = {}
+    """Return the corrections of a set that were not undone."""
+    corrections: dict[int, list[Correction]] = {}
     with TAGGED_SETS.reading():
-        lines = _corrections(tagged).splitlines()
-        made = [Correction.model_validate_json(line) for line in lines]
-    for one in made:
-        if one.kind != UNDONE:
-            found.setdefault(one.number, []).append(one)
+        lines = _read_corrections(tagged).splitlines()
+        all_corrections = [Correction.model_validate_json(line) for line in lines]
+    for correction in all_corrections:
+        if correction.kind != UNDONE:
+            corrections.setdefault(correction.number, []).append(correction)
             continue
-        same = [own for own in found.values() if own and own[-1].batch == one.batch]
-        for own in same if one.batch else [found.get(one.number, [])]:
-            del own[-1:]
-    return {number: tuple(ones) for number, ones in sorted(found.items()) if ones}
+        batches = [
+            note_corrections
+            for note_corrections in corrections.values()
+            if note_corrections and note_corrections[-1].batch == correction.batch
+        ]
+        for note_corrections in (
+            batches if correction.batch else [corrections.get(correction.number, [])]
+        ):
+            del note_corrections[-1:]
+    return {
+        number: tuple(note_corrections)
+        for number, note_corrections in sorted(corrections.items())
+        if note_corrections
+    }
 
 
 def corrections_digest(tagged: TaggedSet) -> str:
-    """Return the SHA-256 of the corrections of a set; "" where none holds."""
+    """Return the SHA-256 of the corrections of a set; "" if there are none, or all were undone."""
     if not corrections_of(tagged):
         return ""
-    return hashlib.sha256(_corrections(tagged)).hexdigest()
+    return hashlib.sha256(_read_corrections(tagged)).hexdigest()
 
 
 def keep_corrections(tagged: TaggedSet, corrections: Sequence[Correction]) -> None:
-    """Add corrections, or what undoes one; they are on the disk when this returns."""
+    """Append corrections, undoing ones included; they are on the disk when this returns."""
     changing()
     TAGGED_SETS.get(tagged.tagged_id)
     lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
     assert lock is not None
     with lock:
-        new = b"".join(one.written() + b"\n" for one in corrections)
-        write_whole(tagged.path / CORRECTIONS, _corrections(tagged) + new)
+        new_lines = b"".join(correction.written() + b"\n" for correction in corrections)
+        write_whole(tagged.path / CORRECTIONS, _read_corrections(tagged) + new_lines)
 
 
 def correct_set(
-    tagged: TaggedSet, wish: Wish, *, number: int, who: str, is_everywhere: bool
+    tagged: TaggedSet, wish: Wish, *, number: int, user: str, is_everywhere: bool
 ) -> int:
-    """Correct one note of a set, or every note where the wish's text stands; return in how many.
+    """Correct one note of a set, or every note with the wish's text; return how many changed.
 
-    The place of the wish is one of note `number`. Raises AuditError where nothing is changed.
+    The place of the wish belongs to note `number`. Raises AuditError if nothing changes.
     """
-    kept, batch = corrections_of(tagged), secrets.token_hex(8) if is_everywhere else ""
-    elsewhere, known = replace(wish, place=None), json_text(wish.text.strip())
-    made = []
-    for n, (line, _) in enumerate(_lines(tagged.path)):
-        if n != number and not (is_everywhere and known in line):
+    corrections, batch = corrections_of(tagged), secrets.token_hex(8) if is_everywhere else ""
+    elsewhere, wanted_bytes = replace(wish, place=None), json_text(wish.text.strip())
+    new_corrections = []
+    for n, (line, _) in enumerate(_read_lines(tagged.path)):
+        if n != number and not (is_everywhere and wanted_bytes in line):
             continue
         with TAGGED_SETS.reading():
-            own = corrected(_document(line), kept.get(n, ()))
-        asked = wish if n == number else elsewhere
-        made.append(correction_for(own, asked, who=who, number=n, batch=batch))
-    found = [one for one in made if one is not None]
-    if not found:
-        raise nothing_to_correct()
-    keep_corrections(tagged, found)
-    return len(found)
+            document = apply_corrections(_read_document(line), corrections.get(n, ()))
+        note_wish = wish if n == number else elsewhere
+        new_corrections.append(
+            make_correction(document, note_wish, user=user, number=n, batch=batch)
+        )
+    changes = [correction for correction in new_corrections if correction is not None]
+    if not changes:
+        raise no_change_error()
+    keep_corrections(tagged, changes)
+    return len(changes)
 
 
-def undo_correction(tagged: TaggedSet, number: int, *, who: str) -> None:
-    """Take the last correction of a note back; one of several notes in all whose last it is."""
-    made = corrections_of(tagged).get(number, ())
-    if made:
-        batch = made[-1].batch
-        keep_corrections(tagged, [Correction(number=number, kind=UNDONE, batch=batch, who=who)])
+def undo_correction(tagged: TaggedSet, number: int, *, user: str) -> None:
+    """Take back the last correction of a note, in all notes of its batch where it is the last."""
+    corrections = corrections_of(tagged).get(number, ())
+    if corrections:
+        batch = corrections[-1].batch
+        keep_corrections(tagged, [Correction(number=number, kind=UNDONE, batch=batch, who=user)])
 
 
-def _corrections(tagged: TaggedSet) -> bytes:
+def _read_corrections(tagged: TaggedSet) -> bytes:
     path = tagged.path / CORRECTIONS
     return path.read_bytes() if path.exists() else b""
 
@@ -417,18 +436,18 @@ _SPANS_FOLLOW = b', "spans": ['
 
 
 def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> None:
-    """Write the index of the set in a folder, whole or not at all."""
+    """Write the index of the set in a folder atomically."""
     rows, patients, names = [], [], PatientNames()
     is_surrogate = _read_set(folder).how.mode == SURROGATE
     place = place_released = 0
-    for line, released in _lines(folder):
+    for line, released in _read_lines(folder):
         if should_stop():
             raise AuditCancelled
         note = json.loads(line)
         rows.append((place, place_released, len(note["spans"])))
         patients.append(note.get("patient_id") if is_surrogate else None)
         if patients[-1]:
-            names.add(_document(line))
+            names.add(_read_document(line))
         place += len(line)
         place_released += len(released)
     place_of = _write_names(folder, names, patients=patients)
@@ -443,11 +462,11 @@ def write_index(folder: Path, *, should_stop: StopQuestion = lambda: False) -> N
 def _write_names(
     folder: Path, names: PatientNames, *, patients: Iterable[str | None]
 ) -> dict[str | None, int]:
-    """Write what is known of each patient; returns the bytes before the line of each."""
+    """Write the names of each patient; return the offset of the line of each patient."""
     lines, place_of, place = list[bytes](), dict[str | None, int](), 0
     for patient in dict.fromkeys(patients):
-        if (known := names.get_names(patient)) is not None:
-            lines.append(json_line(known.to_record()))
+        if (patient_names := names.get_names(patient)) is not None:
+            lines.append(json_line(patient_names.to_record()))
             place_of[patient] = place
             place += len(lines[-1])
     write_whole(folder / NAMES, b"".join(lines))
@@ -455,10 +474,11 @@ def _write_names(
 
 
 def read_index(tagged: TaggedSet) -> IntArray:
-    """Return the index of a whole set [N, 4], mapped into memory; of older ones [N, 3].
+    """Return the index of a complete set [N, 4], or [N, 3] in older sets, mapped into memory.
 
-    For each note the bytes before its line in `spans.jsonl` and in `redacted.jsonl`, its spans, and
-    the bytes before its patient's line in `names.jsonl`, or `NO_NAMES`. Older sets lack that file.
+    The columns are the offsets of the note's line in `spans.jsonl` and in `redacted.jsonl`, its
+    number of spans, and the offset of its patient's line in `names.jsonl`, or `NO_NAMES`. Older
+    sets lack that file.
     """
     with TAGGED_SETS.reading():
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
@@ -469,20 +489,20 @@ def read_index(tagged: TaggedSet) -> IntArray:
 
 def note_at(
     tagged: TaggedSet, number: int, *, index: IntArray, corrections: ByNote | None = None
-) -> OneNote:
-    """Return the note of this number, from 0, corrected by hand; only its own lines are read.
+) -> ReleasedNote:
+    """Return the note with this number, from 0, after corrections; read only its own lines.
 
-    The corrections are those of the set; None reads them, {} leaves the note as the tagger did.
+    `corrections` are those of the set: None reads them, and {} returns the note as it was tagged.
     """
-    kept = corrections_of(tagged) if corrections is None else corrections
+    set_corrections = corrections_of(tagged) if corrections is None else corrections
     places = zip((SPANS, REDACTED), index[number, :2].tolist(), strict=True)
     line, released = (_line_at(tagged, name, place) for name, place in places)
-    fixed, names = kept.get(number, ()), _names_at(tagged, index, number)
-    return _note(line, released, tagged=tagged, corrections=fixed, names=names)
+    note_corrections, names = set_corrections.get(number, ()), _names_at(tagged, index, number)
+    return _make_note(line, released, tagged=tagged, corrections=note_corrections, names=names)
 
 
 def _names_at(tagged: TaggedSet, index: IntArray, number: int) -> Names | None:
-    """Return what is known of the patient of a note; None where the set does not keep it."""
+    """Return the names of the patient of a note; None if the set does not keep them."""
     place = int(index[number, 3]) if index.shape[1] > 3 else NO_NAMES
     path = tagged.path / NAMES
     if place == NO_NAMES or not path.is_file():
@@ -498,32 +518,32 @@ def _line_at(tagged: TaggedSet, name: str, place: int) -> bytes:
         return file.readline()
 
 
-def notes_of(tagged: TaggedSet) -> Iterator[OneNote]:
-    """Yield every note of a set, corrected by hand, one at a time; raises as `note_at`."""
+def read_notes(tagged: TaggedSet) -> Iterator[ReleasedNote]:
+    """Yield every note of a set after corrections, one at a time; errors are as in `note_at`."""
     corrections, index = corrections_of(tagged), read_index(tagged)
-    for number, lines in enumerate(_lines(tagged.path)):
-        fixed, names = corrections.get(number, ()), _names_at(tagged, index, number)
-        yield _note(*lines, tagged=tagged, corrections=fixed, names=names)
+    for number, lines in enumerate(_read_lines(tagged.path)):
+        note_corrections, names = corrections.get(number, ()), _names_at(tagged, index, number)
+        yield _make_note(*lines, tagged=tagged, corrections=note_corrections, names=names)
 
 
 def marked_notes(tagged: TaggedSet) -> Iterator[tuple[int, TaggedDocument]]:
-    """Yield the row of every note of a set, and the note with its marks, corrected by hand."""
-    kept = corrections_of(tagged)
-    for number, (line, released) in enumerate(_lines(tagged.path)):
+    """Yield (row, note) for every note of a set, with its marks after corrections."""
+    corrections = corrections_of(tagged)
+    for number, (line, released) in enumerate(_read_lines(tagged.path)):
         with TAGGED_SETS.reading():
-            document, row = _document(line), int(json.loads(released)["row"])
-        yield row, corrected(document, kept.get(number, ()))
+            document, row = _read_document(line), int(json.loads(released)["row"])
+        yield row, apply_corrections(document, corrections.get(number, ()))
 
 
-def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
-    """Return the numbers of the notes whose name or text holds a text, as it is written.
+def search_notes(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
+    """Return the numbers of the notes whose name or text contains exactly this text.
 
-    At most `MAX_HITS` of them; reads the file once and one line at a time.
+    It returns at most `MAX_HITS` and reads the file once, one line at a time.
     """
-    wanted = json_text(text)
+    wanted_bytes = json_text(text)
     hits: list[int] = []
-    for number, (line, _) in enumerate(_lines(tagged.path)):
-        if len(hits) < MAX_HITS and wanted in line.rpartition(_SPANS_FOLLOW)[0]:
+    for number, (line, _) in enumerate(_read_lines(tagged.path)):
+        if len(hits) < MAX_HITS and wanted_bytes in line.rpartition(_SPANS_FOLLOW)[0]:
             record = json.loads(line)
             if text in record["text"] or text in str(record["doc_id"]):
                 hits.append(number)
@@ -531,11 +551,11 @@ def notes_with(tagged: TaggedSet, *, text: str) -> tuple[int, ...]:
 
 
 def json_text(text: str) -> bytes:
-    """Return a text as it stands in a line of JSON."""
+    """Return a text as it is escaped in a line of JSON."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
 
 
-def chosen_notes(
+def choose_notes(
     index: IntArray,
     *,
     only: str = "all",
@@ -544,8 +564,8 @@ def chosen_notes(
 ) -> IntArray:
     """Return the numbers of "all" notes, those "with" marks, "without" any, or "corrected" by hand.
 
-    `hits` are numbers out of which to choose, ascending; None for every note. The corrections of
-    the set change how many marks a note has.
+    The choice is among the numbers `hits`, ascending, or among all notes if None. The corrections
+    of the set change the number of marks of a note.
     """
     numbers = np.arange(len(index)) if hits is None else np.array(hits, dtype=np.int64)
     if only == "all":
@@ -553,74 +573,79 @@ def chosen_notes(
     if only == "corrected":
         return numbers[np.isin(numbers, list(corrections or ()))]
     n_spans = np.array(index[:, 2])
-    for number, ones in (corrections or {}).items():
+    for number, note_corrections in (corrections or {}).items():
         n_spans[number] += sum(
-            len(x.spans) * (1 if x.kind == ADDED else -1) - len(x.gone) for x in ones
+            len(x.spans) * (1 if x.kind == ADDED else -1) - len(x.gone) for x in note_corrections
         )
     return np.compress((n_spans[numbers] > 0) == (only == "with"), numbers)
 
 
-def _note(
+def _make_note(
     line: bytes,
     released: bytes,
     *,
     tagged: TaggedSet,
     corrections: Sequence[Correction],
     names: Names | None,
-) -> OneNote:
+) -> ReleasedNote:
     with TAGGED_SETS.reading():
-        document = _document(line)
+        document = _read_document(line)
         record = json.loads(released)
-        row, kept = int(record["row"]), str(record["text"])
-    return released_note(
-        document, row=row, release=tagged.how, kept=kept, corrections=corrections, names=names
+        row, released_text = int(record["row"]), str(record["text"])
+    return release_note(
+        document,
+        row=row,
+        release=tagged.how,
+        earlier_text=released_text,
+        corrections=corrections,
+        names=names,
     )
 
 
-def _document(line: bytes) -> TaggedDocument:
+def _read_document(line: bytes) -> TaggedDocument:
     return read_line(line.decode(), subject="tagged notes", number=1)
 
 
-def _lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
+def _read_lines(folder: Path) -> Iterator[tuple[bytes, bytes]]:
     paths = [folder / RESULT / name for name in (SPANS, REDACTED)]
     with TAGGED_SETS.reading(), paths[0].open("rb") as spans, paths[1].open("rb") as redacted:
         yield from zip(spans, redacted, strict=True)
 
 
-def corrected_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
-    """Return the census of a whole set as its notes are handed out; only corrected ones are read.
+def correct_census(tagged: TaggedSet, *, index: IntArray, corrections: ByNote) -> dict[str, Any]:
+    """Return the census of a complete set after corrections; only corrected notes are read.
 
-    It has the digests of what may be released, and where a person changed notes none: those are of
-    the tagger's own files.
+    It has the digest of the file that may be released, unless a person corrected notes: then the
+    exported texts differ from that file.
     """
-    own = dict(tagged.census or {}) | tagged.how.described()
-    own["sha256"] = {name: own["sha256"][name] for name in (REDACTED,)}
-    counts = Counter({name: n for name, n in own.items() if isinstance(n, int)})
-    for label, of_label in own["spans"].items():
+    census = dict(tagged.census or {}) | tagged.how.describe()
+    census["sha256"] = {name: census["sha256"][name] for name in (REDACTED,)}
+    counts = Counter({name: n for name, n in census.items() if isinstance(n, int)})
+    for label, of_label in census["spans"].items():
         counts.update({f"n {label}": of_label["n"], f"chars {label}": of_label["n_characters"]})
-    for number, ones in corrections.items():
-        document = _document(_line_at(tagged, SPANS, int(index[number, 0])))
-        after = corrected(document, ones)
-        counts.update(counted(after))
-        counts.subtract(counted(document))
+    for number, note_corrections in corrections.items():
+        document = _read_document(_line_at(tagged, SPANS, int(index[number, 0])))
+        corrected_document = apply_corrections(document, note_corrections)
+        counts.update(count_note(corrected_document))
+        counts.subtract(count_note(document))
     if corrections:
-        own.pop("sha256", None)
-    return own | told(counts) | {"n_notes_corrected": len(corrections)}
+        census.pop("sha256", None)
+    return census | arrange_counts(counts) | {"n_notes_corrected": len(corrections)}
 
 
-def census_of(note: OneNote) -> dict[str, Any]:
-    """Return what was counted in a single note, corrected by hand, as a set's census has it."""
-    counts = counted(note.document, is_foreign=not language_of(note.document.text))
-    return told(counts) | {"n_notes_corrected": int(bool(note.corrections))}
+def census_of(note: ReleasedNote) -> dict[str, Any]:
+    """Return the counts of a single note after corrections, in the form of a set's census."""
+    counts = count_note(note.document, is_foreign=not language_of(note.document.text))
+    return arrange_counts(counts) | {"n_notes_corrected": int(bool(note.corrections))}
 
 
 RELEASED = ("text", "jsonl", "csv")
-"""The texts as they may be released, under the numbers of their rows."""
+"""The forms with released texts, under the numbers of their rows."""
 PRIVATE = ("spans", "brat", "i2b2", "conll", "inline")
-"""The notes as they were, with their spans."""
+"""The forms with the original notes and their spans."""
 EXPORTED_CENSUS = "census"
 MAX_EXPORT_BYTES = 200_000_000
-"""Larger sets stay on the disk: a file for a browser is made in memory."""
+"""Larger sets are not exported: a file for the browser is made in memory."""
 
 _FILES = {
     "text": "redacted.txt",
@@ -634,24 +659,24 @@ _FILES = {
     EXPORTED_CENSUS: "census.json",
 }
 _LEFT_OUT = "left_out.csv"
-_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip: the bytes are the same each time
 
 
 def export_name(form: str, *, n_notes: int) -> str:
-    """Return the name of a file; it says nothing about the notes."""
+    """Return the name of an exported file; it reveals nothing about the notes."""
     return "redacted-texts.zip" if form == "text" and n_notes != 1 else _FILES[form]
 
 
-def exported(notes: Iterable[OneNote], *, form: str, n_notes: int) -> bytes:
-    """Return the file of a form of `RELEASED` or `PRIVATE`; one text is a file, several are a zip.
+def export_notes(notes: Iterable[ReleasedNote], *, form: str, n_notes: int) -> bytes:
+    """Return the file of a form of `RELEASED` or `PRIVATE`; several texts become a zip.
 
-    The notes stand in the order of their rows; inline tags are in the language of each.
+    The notes are in the order of their rows; inline tags are in the language of each note.
     """
     if form == "csv":
         rows = [(note.row, note.released) for note in notes]
         return write_table(("row", "text"), rows, bom=True).encode()
     if not export_name(form, n_notes=n_notes).endswith(".zip"):
-        return b"".join(data for note in notes for data in _files(note, form).values())
+        return b"".join(content for note in notes for content in _files(note, form).values())
     buffer = io.BytesIO()
     left_out: list[tuple[int, str]] = []
     with zipfile.ZipFile(buffer, "w") as folder:
@@ -672,8 +697,8 @@ def exported(notes: Iterable[OneNote], *, form: str, n_notes: int) -> bytes:
     return buffer.getvalue()
 
 
-def _files(note: OneNote, form: str) -> dict[str, bytes]:
-    """Return the files of a note in a form: from name to bytes."""
+def _files(note: ReleasedNote, form: str) -> dict[str, bytes]:
+    """Return the files of a note in a form, as bytes by name."""
     document = note.document
     if form == "text":
         return {f"note-{note.row}.txt": note.released.encode()}

@@ -1,14 +1,15 @@
-"""Tags a file of notes: spans, the notes as they may be released, and a census, in a new folder.
+"""Tags a file of notes into a new folder: spans, released texts, and a census.
 
-Comes in: a source of notes, a tagger. Goes out: `spans.jsonl` (notes with spans: private),
-`redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`;
-of a tagger that writes copies also `copies.jsonl`, how faithful each one is, and `uncopied.jsonl`,
-the notes that it did not copy whole: the default tagger marked what it left out, or the note is
-withheld and stands in neither file of notes.
-Notes are read and tagged batch by batch, then read again and written: what the tagger has found of
-a patient's names in one note, and what a register knows, is found in all of them. What a tagger
-answered is kept until all is done, so that a run that was stopped or killed asks for the rest
-alone, and ends with the same bytes.
+Input: a source of notes, a tagger. Output: `spans.jsonl` (notes with spans: private),
+`redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`.
+A tagger that writes copies adds `copies.jsonl`, how faithful each copy is, and `uncopied.jsonl`,
+the notes that were not copied in full: either the default tagger marked the parts that are missing,
+or the note is withheld from both files of notes.
+
+Notes are read and tagged batch by batch, then read again and written: names of a patient that the
+tagger found in one note, or that a register has, are marked in all notes of the patient. The
+answers of the tagger are kept until the end, so that a run that was stopped or killed asks only for
+the rest, and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ UNCOPIED = "uncopied.jsonl"
 FALLBACK: Final = "fallback"
 WITHHOLD: Final = "withhold"
 Uncopied = Literal["fallback", "withhold"]
-"""What becomes of a note that a tagger did not copy whole: the default tagger marks what it left
-out, or the note is not released."""
+"""The treatment of a note that a tagger did not copy in full: the default tagger marks the missing
+parts, or the note is not released."""
 _MAX_LISTED = 100
 _BATCH_CHARS, _BATCH_NOTES = 200_000, 64
 _COPY_CHARS = 2_500
 _MANY_CHARS = 300_000
 _VERSION = 2
-"""Of what is kept of an answer: one of an earlier version is asked for again."""
+"""The version of kept answers; answers of an earlier version are asked for again."""
 T = TypeVar("T")
 
 
@@ -71,7 +72,7 @@ def tag_notes(
     source: NoteSource | AnnotatedNotes,
     *,
     tagger: Tagger,
-    out: Path,
+    folder: Path,
     release: Release,
     policy: Policy = ALL_OUT,
     register: PatientRegister | None = None,
@@ -82,12 +83,12 @@ def tag_notes(
 ) -> dict[str, Any]:
     """Tag all notes of a source and return the census.
 
-    The tagger's answer for a text must not depend on chance. `policy` says what of it is taken out,
-    `register` what is known of patients beforehand, `uncopied` what becomes of notes that were not
-    copied whole. `out` must not be there, or be empty, and
-    appears when it is whole; what a tagger answered before a person stops stays beside it for the
-    next run. Progress is in characters of notes. Many notes are tagged by `n_workers` processes
-    where the tagger can be sent to them; the bytes are the same.
+    The tagger's answer for a text must not depend on chance. `policy` decides which marks are taken
+    out, `register` has facts about patients, and `uncopied` is the treatment of notes that were not
+    copied in full. `folder` must be missing or empty, and appears when it is complete. If a person
+    stops the run, the answers of the tagger stay beside it for the next run. Progress is in
+    characters of notes. Many notes are tagged by `n_workers` processes if the tagger can be sent to
+    them; the bytes are the same.
     """
 
     def on_bytes(n: int) -> None:
@@ -99,34 +100,37 @@ def tag_notes(
     if isinstance(tagger, CopyingTagger):
         names += [COPIES, UNCOPIED]
     with (
-        corpus_folder(out, names=names, kept=ANSWERS, where="folder of tagged notes") as files,
-        closing(AnswerFile(building_folder(out) / ANSWERS)) as answers,
+        corpus_folder(folder, names=names, kept=ANSWERS, where="folder of tagged notes") as files,
+        closing(AnswerFile(building_folder(folder) / ANSWERS)) as answers,
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))
-        # Read once to be counted: files tell bytes by the megabyte only.
-        total = sum((_units(one) for one in source.read(on_bytes=on_bytes)), 0.0)
+        # The notes are read once to count them: files report their bytes only by the megabyte.
+        total = sum((_count_units(row) for row in source.read(on_bytes=on_bytes)), 0.0)
         n_workers = n_workers if total > _MANY_CHARS and is_light(tagger) else 1
         pace = f", {n_workers} processes" if n_workers > 1 else ""
-        # Notes with surrogates are gone through twice: who is named, then the texts.
+        # With surrogates the notes are read twice: first for the names, then for the texts.
         n_written = total * (1 + (release.mode == SURROGATE))
-        plan = [tagging(tagger, total, pace=pace), Phase(WRITING, n_written, 1e-6, WRITING + pace)]
+        plan = [
+            tagging_phase(tagger, total, pace=pace),
+            Phase(WRITING, n_written, 1e-6, WRITING + pace),
+        ]
         meter = Meter(plan, listener=progress, should_stop=should_stop)
         with executor_of(n_workers=n_workers) as executor:
             work = _Work(source, tagger, meter, executor, n_workers)
-            run = _Run(files, _How(release, policy, uncopied), register)
-            for batch, told in work.tagged(answers, should_stop):
-                run.learn(batch.notes, told)
+            run = _Run(files, _ReleaseRules(release, policy, uncopied), register)
+            for batch, names_by_note in work.tag_batches(answers, should_stop):
+                run.learn(batch.notes, names_by_note)
             if release.mode == SURROGATE:
-                run.people = work.named(answers, run)
-            for batch, written in work.written(answers, run):
-                run.write(batch, written)
+                run.people = work.collect_names(answers, run)
+            for batch, lines in work.release_batches(answers, run):
+                run.write(batch, lines)
         census = run.census(tagger)
         files[CENSUS].write(census_file(census))
     return census
 
 
-def tagging(tagger: Tagger, n_chars: float, *, pace: str = "") -> Phase:
-    """Return the tagging of notes as a phase; what is like this tagger goes at its pace."""
+def tagging_phase(tagger: Tagger, n_chars: float, *, pace: str = "") -> Phase:
+    """Return the phase of tagging; similar taggers share the measured pace."""
     is_slow = isinstance(tagger, CopyingTagger)
     kind = f"{TAGGING}, {type(tagger).__name__}{pace}"
     return Phase(TAGGING, n_chars, 1e-2 if is_slow else 1e-5, kind)
@@ -137,12 +141,12 @@ def census_file(census: Mapping[str, Any]) -> bytes:
     return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _units(row: Note | RowNote) -> int:
+def _count_units(row: Note | RowNote) -> int:
     return 1 + (len(row.text) if isinstance(row, Note) else 0)
 
 
-def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[str]:
-    """Count a note as the census names it, and spans and their characters under "n" and "chars"."""
+def count_note(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[str]:
+    """Count a note under the names of the census, and its spans under "n LABEL", "chars LABEL"."""
     counts = Counter(
         n_notes=1,
         n_characters=len(document.text),
@@ -155,8 +159,8 @@ def counted(document: TaggedDocument, *, is_foreign: bool = False) -> Counter[st
     return counts
 
 
-def told(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return what was `counted` as a census has it."""
+def arrange_counts(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the counts of `count_note` in the form of a census."""
     labels = order_labels(key[2:] for key, n in counts.items() if n and key.startswith("n "))
     spans = {
         label: {"n": counts[f"n {label}"], "n_characters": counts[f"chars {label}"]}
@@ -166,92 +170,92 @@ def told(counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def policy_part(policy: Policy, left: Mapping[Kind, int]) -> dict[str, Any]:
-    """Return what a census has of a policy, and how many marks of each kind it left in."""
+    """Return the part of a census about a policy, with the marks of each kind that it left in."""
     return {"policy": policy.plain(), "left": {kind: left[kind] for kind in KINDS if kind in left}}
 
 
 Spans = Sequence[tuple[int, int, str]]
 Answers = Sequence[tuple[Spans, Any]]
-"""Of each note its spans, and the line of its copy where the tagger writes copies."""
+"""The spans of each note, and the line of its copy if the tagger writes copies."""
 
 
-def _asked(
+def _ask_tagger(
     tagger: Tagger, should_stop: StopQuestion, share: Portion, notes: Sequence[TaggedDocument]
 ) -> Answers:
-    """Return what a tagger answers for some notes."""
+    """Return the answers of a tagger for some notes."""
     texts = [note.text for note in notes]
     if not texts or not isinstance(tagger, CopyingTagger):
-        return _answers(tag_and_check(tagger, texts) if texts else ())
-    found = tagger.read(notes, should_stop=should_stop, on_share=share)
-    tags = check_tags([one.tags for one in found], texts=texts, name=COPIES)
-    return _answers(tags, [one.line() for one in found])
+        return _pack_answers(tag_and_check(tagger, texts) if texts else ())
+    readings = tagger.read(notes, should_stop=should_stop, on_share=share)
+    tags = check_tags([reading.tags for reading in readings], texts=texts, name=COPIES)
+    return _pack_answers(tags, [reading.line() for reading in readings])
 
 
-def _answers(tags: Sequence[Tags], lines: Iterable[Any] = repeat(None)) -> Answers:
-    plain = ([(span.start, span.end, span.label) for span in own] for own in tags)
-    return list(zip(plain, lines, strict=False))
+def _pack_answers(tags: Sequence[Tags], lines: Iterable[Any] = repeat(None)) -> Answers:
+    packed_tags = ([(span.start, span.end, span.label) for span in note_tags] for note_tags in tags)
+    return list(zip(packed_tags, lines, strict=False))
 
 
 @dataclass(frozen=True)
-class _Sent:
-    """A light tagger as it is sent to another process, which loads it once."""
+class _PickledTagger:
+    """A light tagger, pickled for another process, which loads it once."""
 
     pickled: bytes
     digest: str
 
     def __call__(self, notes: Sequence[TaggedDocument]) -> Answers:
-        tagger = _unpickled(self.pickled)
+        tagger = _unpickle(self.pickled)
         if tagger.digest != self.digest:
             raise AuditError(
                 "The files of the tagger have changed.", where="tagger", do="Ask again."
             )
-        return _answers(tag_and_check(tagger, [note.text for note in notes]) if notes else ())
+        return _pack_answers(tag_and_check(tagger, [note.text for note in notes]) if notes else ())
 
 
 @lru_cache(maxsize=1)
-def _unpickled(pickled: bytes) -> Tagger:
-    found: Tagger = pickle.loads(pickled)
-    return found
+def _unpickle(pickled: bytes) -> Tagger:
+    tagger: Tagger = pickle.loads(pickled)
+    return tagger
 
 
-def _tagged(
+def _tag_batch(
     ask: Callable[[Sequence[TaggedDocument]], Answers],
     notes: Sequence[TaggedDocument],
-    known: Answers | None,
+    earlier_answers: Answers | None,
 ) -> tuple[Answers, list[str]]:
-    """Return what was found in notes, and which names those of a patient tell with certainty."""
-    found = ask(notes) if known is None else known
-    return found, [
+    """Return the answers for notes, and the certain names in each note that has a patient."""
+    answers = ask(notes) if earlier_answers is None else earlier_answers
+    return answers, [
         read_certain_names(note.text, _spans(spans)) if note.patient_id is not None else ""
-        for note, (spans, _) in zip(notes, found, strict=True)
+        for note, (spans, _) in zip(notes, answers, strict=True)
     ]
 
 
-class _Known(NamedTuple):
-    """What is known of a note's patient: names, packed, but for those of a lone note.
+class _NoteNames(NamedTuple):
+    """The names to find in a note: packed `names` of its patient, empty for a note without one.
 
-    `people` is what all notes of the patient say of names, where surrogates are drawn; `others` are
-    packs of people who are each sought by themselves.
+    `is_alone` says that the note has no patient. `people` are the names in all notes of the
+    patient, if surrogates are drawn. `file_people` are packs of people; each is searched for alone.
     """
 
     names: tuple[str, ...]
     is_alone: bool
     people: Names | None
-    others: tuple[str, ...] = ()
+    file_people: tuple[str, ...] = ()
 
 
-class _How(NamedTuple):
-    """How notes are released."""
+class _ReleaseRules(NamedTuple):
+    """The rules for releasing notes."""
 
     release: Release
     policy: Policy
     uncopied: Uncopied
 
 
-class _Written(NamedTuple):
-    """What comes into the files of a batch, and what was counted.
+class _BatchLines(NamedTuple):
+    """The lines of a batch for the files, and its counts.
 
-    `uncopied` are the lines of `UNCOPIED`.
+    `uncopied` are the lines of `UNCOPIED`; `left` counts the marks that the policy left in.
     """
 
     spans: bytes
@@ -262,76 +266,87 @@ class _Written(NamedTuple):
     left: Counter[Kind]
 
 
-def _final(
-    how: _How, note: TaggedDocument, spans: Tags, of: _Known
+def _finish_note(
+    rules: _ReleaseRules, note: TaggedDocument, spans: Tags, note_names: _NoteNames
 ) -> tuple[TaggedDocument, Tags, Counter[Kind]]:
-    """Return a note with what is taken out, all that was found, and what a policy leaves."""
-    names = (*of.names, read_certain_names(note.text, spans)) if of.is_alone else of.names
-    found = add_known_names(note.text, spans, *filter(None, names))
-    for pack in of.others:
-        found = add_known_names(note.text, found, pack)
-    document, left = how.policy.applied(replace(note, spans=found))
-    return document, found, left
+    """Return a note with the spans to take out, all its spans, and how many the policy leaves."""
+    names = (
+        (*note_names.names, read_certain_names(note.text, spans)) if note_names.is_alone else note_names.names
+    )
+    spans_again = add_known_names(note.text, spans, *filter(None, names))
+    for pack in note_names.file_people:
+        spans_again = add_known_names(note.text, spans_again, pack)
+    document, left = rules.policy.apply(replace(note, spans=spans_again))
+    return document, spans_again, left
 
 
-def _named(
-    how: _How, notes: Sequence[TaggedDocument], answers: Answers, known: Sequence[_Known]
+def _collect_names(
+    rules: _ReleaseRules,
+    notes: Sequence[TaggedDocument],
+    answers: Answers,
+    all_names: Sequence[_NoteNames],
 ) -> list[Names]:
-    """Return what each note says of names, once names are found again in it."""
+    """Return the names in each note, once known names have been found again in it."""
     names = []
-    for note, (spans, copy), of in zip(notes, answers, known, strict=True):
-        is_released = not (copy and copy["uncopied"] and how.uncopied == WITHHOLD)
-        is_asked = is_released and not of.is_alone
-        names.append(read_names(_final(how, note, _spans(spans), of)[0]) if is_asked else Names())
+    for note, (spans, copy), note_names in zip(notes, answers, all_names, strict=True):
+        is_released = not (copy and copy["uncopied"] and rules.uncopied == WITHHOLD)
+        is_needed = is_released and not note_names.is_alone
+        names.append(
+            read_names(_finish_note(rules, note, _spans(spans), note_names)[0])
+            if is_needed
+            else Names()
+        )
     return names
 
 
-def _written(
-    how: _How,
+def _release_notes(
+    rules: _ReleaseRules,
     rows: Sequence[int],
     notes: Sequence[TaggedDocument],
     answers: Answers,
-    known: Sequence[_Known],
-) -> _Written:
-    """Return notes with all that was found in them, and their released texts."""
+    all_names: Sequence[_NoteNames],
+) -> _BatchLines:
+    """Return the lines of notes with all their spans, and of their released texts."""
     lines, redacted, counts, left = [], [], Counter[str](), Counter[Kind]()
     uncopied = []
-    for row, note, (spans, copy), of in zip(rows, notes, answers, known, strict=True):
+    for row, note, (spans, copy), note_names in zip(rows, notes, answers, all_names, strict=True):
         if copy and copy["uncopied"]:
-            uncopied.append(_uncopied_line(row, note, copy, how=how.uncopied))
-            if how.uncopied == WITHHOLD:
+            uncopied.append(_uncopied_line(row, note, copy, uncopied=rules.uncopied))
+            if rules.uncopied == WITHHOLD:
                 continue
-        own = _spans(spans)
+        tagger_spans = _spans(spans)
         lost = tuple(copy["unaligned"]) if copy else ()
-        document, found, own_left = _final(how, replace(note, unaligned=lost), own, of)
-        made = how.release.of(document, names=of.people)
+        document, all_spans, note_left = _finish_note(
+            rules, replace(note, unaligned=lost), tagger_spans, note_names
+        )
+        redacted_note = rules.release.redact(document, names=note_names.people)
         lines.append(format_jsonl_line(document).encode())
-        redacted.append(json_line({"row": row, "text": made.text}))
-        left.update(own_left)
-        counts.update(counted(document, is_foreign=not made.language))
-        counts["n_found_again"] += len(set(found) - set(own))
+        redacted.append(json_line({"row": row, "text": redacted_note.text}))
+        left.update(note_left)
+        counts.update(count_note(document, is_foreign=not redacted_note.language))
+        counts["n_found_again"] += len(set(all_spans) - set(tagger_spans))
     copies = [copy for _, copy in answers if copy]
-    return _Written(b"".join(lines), b"".join(redacted), copies, uncopied, counts, left)
+    return _BatchLines(b"".join(lines), b"".join(redacted), copies, uncopied, counts, left)
 
 
 def _uncopied_line(
-    row: int, note: TaggedDocument, copy: Mapping[str, Any], *, how: Uncopied
+    row: int, note: TaggedDocument, copy: Mapping[str, Any], *, uncopied: Uncopied
 ) -> dict[str, Any]:
-    """Return what is listed of a note that was not copied whole, and what became of it."""
+    """Return the line of `UNCOPIED` for a note that was not copied in full."""
     return {
         "row": row,
         "doc_id": note.doc_id,
         "copy": copy["status"],
         "n_characters": len(note.text),
         "n_not_copied": n_chars_of(copy["uncopied"]),
-        "uncopied": how,
+        "uncopied": uncopied,
     }
 
 
 class _Batch(NamedTuple):
-    """Notes, the numbers of their rows, rows that are none, and the key of a tagger's answers.
+    """Notes, the numbers of their rows, refused rows, and the key of the tagger's answers.
 
-    `people` are those whom other fields of each note's file name.
+    `people` are, for each note, the people whom other fields of its file name.
     """
 
     rows: Sequence[int]
@@ -343,7 +358,7 @@ class _Batch(NamedTuple):
 
 
 class _Work:
-    """Reads the notes twice, batch by batch, to be tagged and to be written, here or elsewhere."""
+    """Reads the notes batch by batch, to tag and then to write them, in this or other processes."""
 
     def __init__(
         self,
@@ -355,58 +370,68 @@ class _Work:
     ) -> None:
         self._source, self._tagger, self._meter = source, tagger, meter
         self._executor, self._n_workers = executor, n_workers
-        self._sent = _Sent(pickle.dumps(tagger), tagger.digest) if executor else None
+        self._pickled_tagger = (
+            _PickledTagger(pickle.dumps(tagger), tagger.digest) if executor else None
+        )
 
-    def tagged(
+    def tag_batches(
         self, answers: AnswerFile, should_stop: StopQuestion
     ) -> Iterator[tuple[_Batch, list[str]]]:
-        """Yield each batch with the names that it tells; what a tagger answers is kept."""
+        """Yield each batch with its certain names; keep the answers of the tagger."""
 
         def call(batch: _Batch) -> Callable[[], tuple[Answers, list[str]]]:
-            ask = self._sent or partial(_asked, self._tagger, should_stop, batch.share)
-            known = answers.get(batch.key)
-            return partial(_tagged, ask, batch.notes, known)
+            ask = self._pickled_tagger or partial(
+                _ask_tagger, self._tagger, should_stop, batch.share
+            )
+            earlier_answers = answers.get(batch.key)
+            return partial(_tag_batch, ask, batch.notes, earlier_answers)
 
-        for batch, (found, names) in self._done(call, TAGGING):
+        for batch, (batch_answers, names) in self._run_calls(call, TAGGING):
             is_known = batch.key in answers
             if not is_known:
-                answers.keep(batch.key, found)
+                answers.keep(batch.key, batch_answers)
             yield batch, names
             batch.share(1.0, is_cached=is_known)
         self._meter.finish(TAGGING)
 
-    def named(self, answers: AnswerFile, run: _Run) -> PatientNames:
-        """Return what the notes say of names, by patient."""
+    def collect_names(self, answers: AnswerFile, run: _Run) -> PatientNames:
+        """Return the names in the notes, by patient."""
 
         def call(batch: _Batch) -> Callable[[], list[Names]]:
-            known = run.known_of(batch)
-            return partial(_named, run.how, batch.notes, answers.get(batch.key), known)
+            all_names = run.names_for_notes(batch)
+            return partial(
+                _collect_names, run.rules, batch.notes, answers.get(batch.key), all_names
+            )
 
         people = PatientNames()
-        for batch, names in self._done(call, WRITING):
-            for note, own in zip(batch.notes, names, strict=True):
-                people.include(note.patient_id, own)
+        for batch, names in self._run_calls(call, WRITING):
+            for note, note_names in zip(batch.notes, names, strict=True):
+                people.include(note.patient_id, note_names)
             batch.share(1.0)
         return people
 
-    def written(self, answers: AnswerFile, run: _Run) -> Iterator[tuple[_Batch, _Written]]:
-        """Yield each batch as it is to be written."""
+    def release_batches(
+        self, answers: AnswerFile, run: _Run
+    ) -> Iterator[tuple[_Batch, _BatchLines]]:
+        """Yield each batch with its lines for the files."""
 
-        def call(batch: _Batch) -> Callable[[], _Written]:
-            known = run.known_of(batch)
+        def call(batch: _Batch) -> Callable[[], _BatchLines]:
+            all_names = run.names_for_notes(batch)
             run.count_rows(batch.notes)
-            found = answers.get(batch.key)
-            return partial(_written, run.how, batch.rows, batch.notes, found, known)
+            batch_answers = answers.get(batch.key)
+            return partial(
+                _release_notes, run.rules, batch.rows, batch.notes, batch_answers, all_names
+            )
 
-        for batch, made in self._done(call, WRITING):
-            yield batch, made
+        for batch, batch_lines in self._run_calls(call, WRITING):
+            yield batch, batch_lines
             batch.share(1.0)
         self._meter.finish(WRITING)
 
-    def _done(
+    def _run_calls(
         self, call: Callable[[_Batch], Callable[[], T]], phase: str
     ) -> Iterator[tuple[_Batch, T]]:
-        """Yield every batch with what comes of a call for it."""
+        """Yield every batch with the result of its call."""
         waiting = deque[_Batch]()
 
         def calls() -> Iterator[Callable[[], T]]:
@@ -414,26 +439,26 @@ class _Work:
                 waiting.append(batch)
                 yield call(batch)
 
-        done = in_order(
+        results_in_order = in_order(
             self._executor,
             calls(),
             n_workers=self._n_workers,
-            wait=lambda: self._meter.add(phase, 0.0),  # asks whether to stop
+            wait=lambda: self._meter.add(phase, 0.0),  # raises if the run is to stop
         )
-        for found in done:
-            yield waiting.popleft(), found
+        for batch_outcome in results_in_order:
+            yield waiting.popleft(), batch_outcome
 
     def _batches(self, phase: str) -> Iterator[_Batch]:
-        """Yield the notes in batches whose borders depend on the rows alone."""
+        """Yield the notes in batches, whose borders depend only on the rows."""
         n_rows, n_chars = _BATCH_NOTES, _BATCH_CHARS
         if isinstance(self._tagger, CopyingTagger):
-            # A model that writes every note again may need minutes for a batch: a kill loses less.
+            # A model that copies notes may need minutes for a batch: after a kill less is lost.
             n_rows = self._tagger.n_notes_at_once
             n_chars = n_rows * _COPY_CHARS
         ids, rows, size = set[str](), list[Note | RowNote](), 0
         for row in self._source.read(on_bytes=lambda n: self._meter.add(phase, 0.0)):
             rows.append(row)
-            size += _units(row)
+            size += _count_units(row)
             if len(rows) >= n_rows or size - len(rows) >= n_chars:
                 yield self._batch(rows, ids, Portion(self._meter, phase, size))
                 rows, size = [], 0
@@ -441,7 +466,7 @@ class _Work:
             yield self._batch(rows, ids, Portion(self._meter, phase, size))
 
     def _batch(self, rows: Sequence[Note | RowNote], ids: set[str], share: Portion) -> _Batch:
-        """Return the notes of rows, each under a name of its own, of which `ids` are taken."""
+        """Return the notes of rows, each under a unique name; the names in `ids` are taken."""
         notes, numbers, people = [], [], []
         for row in rows:
             if isinstance(row, RowNote):
@@ -453,19 +478,22 @@ class _Work:
             notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             numbers.append(row.row)
             people.append(row.named_people)
-        texts = [(one.doc_id, one.text) for one in notes]
+        texts = [(note.doc_id, note.text) for note in notes]
         key = AnswerFile.key([_VERSION, self._tagger.digest, texts])
         refused = [row for row in rows if isinstance(row, RowNote)]
         return _Batch(numbers, notes, people, refused, key, share)
 
 
 class _Run:
-    """Learns the names in the notes of the first pass; writes those of the second, and counts."""
+    """Learns names in the first pass; writes the notes of the second pass, and counts."""
 
     def __init__(
-        self, files: Mapping[str, CorpusFile], how: _How, register: PatientRegister | None
+        self,
+        files: Mapping[str, CorpusFile],
+        rules: _ReleaseRules,
+        register: PatientRegister | None,
     ) -> None:
-        self.how = how
+        self.rules = rules
         self.people: PatientNames | None = None
         self._files, self._register = files, register
         self._left = Counter[Kind]()
@@ -474,56 +502,61 @@ class _Run:
         self._uncopied = {"n_notes": 0, "n_characters": 0}
         self._listed: list[Mapping[str, Any]] = []
         self._names: dict[str, str] = {}
-        self._met: set[str] = set()
+        self._patients_with_notes: set[str] = set()
         self._n_of_no_row = 0
         self._first_refused = ""
 
     def learn(self, notes: Sequence[TaggedDocument], names: Sequence[str]) -> None:
-        """Remember the names that notes told with certainty, for those of their patients."""
-        for note, own in zip(notes, names, strict=True):
-            if own and (patient := note.patient_id):
-                known = self._names.get(patient)
-                self._names[patient] = own if known is None else merge_packs(known, own)
+        """Remember the certain names in notes for all notes of the same patient."""
+        for note, note_names in zip(notes, names, strict=True):
+            if note_names and (patient := note.patient_id):
+                patient_names = self._names.get(patient)
+                self._names[patient] = (
+                    note_names if patient_names is None else merge_packs(patient_names, note_names)
+                )
 
-    def known_of(self, batch: _Batch) -> list[_Known]:
-        """Return what is known of the patient of each note, and of people whom its file names."""
-        return [self._known(*one) for one in zip(batch.notes, batch.people, strict=True)]
+    def names_for_notes(self, batch: _Batch) -> list[_NoteNames]:
+        """Return the names to find in each note: its patient's, and those of people in its file."""
+        return [
+            self._names_for_note(*note_and_people)
+            for note_and_people in zip(batch.notes, batch.people, strict=True)
+        ]
 
-    def _known(self, note: TaggedDocument, others: Groups) -> _Known:
+    def _names_for_note(self, note: TaggedDocument, file_people: Groups) -> _NoteNames:
         patient = note.patient_id
-        names = self._row_of(patient), self._names.get(patient or "")
-        return _Known(
+        names = self._register_names(patient), self._names.get(patient or "")
+        return _NoteNames(
             tuple(filter(None, names)),
             patient is None,
             self.people.get_names(patient) if self.people else None,
-            tuple(filter(None, map(pack_people, others))),
+            tuple(filter(None, map(pack_people, file_people))),
         )
 
     def count_rows(self, notes: Sequence[TaggedDocument]) -> None:
-        """Count which patients of the register have notes, and the notes without a row."""
+        """Count the patients of the register that have notes, and the notes without a row in it."""
         for note in notes:
-            has_row = self._row_of(note.patient_id) is not None
-            self._met.update({note.patient_id or ""} if has_row else ())
+            has_row = self._register_names(note.patient_id) is not None
+            self._patients_with_notes.update({note.patient_id or ""} if has_row else ())
             self._n_of_no_row += not has_row
 
-    def _row_of(self, patient: str | None) -> str | None:
-        """Return what the register knows of a patient, packed."""
+    def _register_names(self, patient: str | None) -> str | None:
+        """Return the packed names of a patient in the register; None if it has none."""
         return self._register.pieces.get(patient) if patient and self._register else None
 
-    def write(self, batch: _Batch, written: _Written) -> None:
+    def write(self, batch: _Batch, lines: _BatchLines) -> None:
         """Write a batch into the files."""
         for row in batch.refused:
             self._counts["n_refused"] += 1
             self._first_refused = self._first_refused or row.what
             self._files[REFUSED].write(json_line(asdict(row)))
-        self._files[SPANS].write(written.spans)
-        self._files[REDACTED].write(written.redacted)
-        self._left.update(written.left)
-        self._counts.update(written.counts)
-        for copy in written.copies:
+        self._files[SPANS].write(lines.spans)
+        self._files[REDACTED].write(lines.redacted)
+        self._left.update(lines.left)
+        self._counts.update(lines.counts)
+        for copy in lines.copies:
             self._files[COPIES].write(json_line(copy))
             self._copies.add(copy)
-        for line in written.uncopied:
+        for line in lines.uncopied:
             self._files[UNCOPIED].write(json_line(line))
             self._uncopied["n_notes"] += 1
             self._uncopied["n_characters"] += line["n_not_copied"]
@@ -531,11 +564,11 @@ class _Run:
                 self._listed.append({key: line[key] for key in ("row", "copy", "n_not_copied")})
 
     def census(self, tagger: Tagger) -> dict[str, Any]:
-        """Return the counts, with the SHA-256 of what may be released.
+        """Return the counts, with the SHA-256 of the file that may be released.
 
-        A digest of the notes as they were would tell whoever guesses the rest that it is right.
+        A digest of the original notes would confirm the guesses of an attacker.
         """
-        n_withheld = self._uncopied["n_notes"] if self.how.uncopied == WITHHOLD else 0
+        n_withheld = self._uncopied["n_notes"] if self.rules.uncopied == WITHHOLD else 0
         if not self._counts["n_notes"] + n_withheld:
             if self._first_refused:
                 raise AuditError(
@@ -544,31 +577,31 @@ class _Run:
                     why=self._first_refused,
                 )
             raise AuditError("No row is a note.", where="notes")
-        release, policy = self.how.release, self.how.policy
+        release, policy = self.rules.release, self.rules.policy
         census = {
             "tagger": {"name": tagger.name, "digest": tagger.digest, "labels": [*tagger.labels]},
             "mode": release.mode,
-            **release.described(),
-            **told(self._counts),
-            **self._of_register(),
+            **release.describe(),
+            **arrange_counts(self._counts),
+            **self._register_census(),
             "sha256": {REDACTED: self._files[REDACTED].digest},
         }
-        if policy.left:
+        if policy.kinds_left:
             census |= policy_part(policy, self._left)
         if COPIES not in self._files:
             return census
         return census | {
             "copies": self._copies.summary(),
             "uncopied": {
-                "how": self.how.uncopied,
+                "how": self.rules.uncopied,
                 **self._uncopied,
                 "n_withheld": n_withheld,
                 "notes": self._listed,
             },
         }
 
-    def _of_register(self) -> dict[str, Any]:
-        """Return how register and notes fit, without any name."""
+    def _register_census(self) -> dict[str, Any]:
+        """Return how many patients register and notes share, without any name."""
         if self._register is None:
             return {}
         register = self._register
@@ -577,11 +610,11 @@ class _Run:
                 "salted_digest": salted_digest(register.digest),
                 "n_rows": register.n_rows,
                 "n_patients": len(register.pieces),
-                "n_patients_without_notes": len(register.pieces) - len(self._met),
+                "n_patients_without_notes": len(register.pieces) - len(self._patients_with_notes),
                 "n_notes_without_row": self._n_of_no_row,
             }
         }
 
 
 def _spans(spans: Spans) -> Tags:
-    return tuple(Span(*one) for one in spans)
+    return tuple(Span(*fields) for fields in spans)

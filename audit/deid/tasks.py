@@ -1,4 +1,4 @@
-"""The long work of de-identification: notes to be tagged, and taggers to be trained; torch-free."""
+"""The long tasks of de-identification: tagging notes, and training taggers; torch-free."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 
 from audit.deid.copies import json_line
 from audit.deid.generative.causal_model import check_directory, model_files
-from audit.deid.incoming_notes import FHIR_ENDINGS, Files, notes_lines, whole_note
-from audit.deid.leftovers import look_over
+from audit.deid.incoming_notes import FHIR_ENDINGS, Files, check_lone_note, notes_as_jsonl
+from audit.deid.leftovers import write_leftovers
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import Release
 from audit.deid.tagged_sets import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
@@ -42,69 +42,69 @@ from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import LossPoint
 
 _SHORT_BYTES = {RULES: 2_000_000, COMBINED: 2_000_000, "token": 400_000, PACKAGED: 400_000}
-"""Notes handed in up to here run beside an audit: an encoder reads 1,400 characters a second on a
-CPU that is shared. A tagger that writes copies needs the device alone."""
+"""The largest upload that is tagged beside an audit: an encoder reads 1,400 characters a second on
+a shared CPU. A tagger that writes copies needs the device for itself."""
 
 
 @dataclass(frozen=True)
 class NotesToTag:
-    """The notes of a question, or its register: bytes that were given, or a registered file.
+    """The notes of a question, or its register: uploaded bytes, or a registered file.
 
-    `source` is one of those of `TaggedSet`; `columns` are said where a person did.
+    `source` is one of the sources of `TaggedSet`; `columns` are set if a person chose them.
     """
 
     source: str
-    given: bytes | None = None
+    content: bytes | None = None
     file_id: str = ""
     columns: Columns = ()
 
 
-def one_text(text: str, *, source: str) -> NotesToTag:
-    """Return a text as the only note of a question."""
-    whole_note(text)  # refuses what is none; a web page or FHIR is read when it is tagged
-    return NotesToTag(source, given=json_line({"note_id": "1", "text": text}))
+def single_text(text: str, *, source: str) -> NotesToTag:
+    """Return a question with a single text as its only note."""
+    check_lone_note(text)  # refuses invalid notes; a web page or FHIR is parsed when it is tagged
+    return NotesToTag(source, content=json_line({"note_id": "1", "text": text}))
 
 
-def uploaded(files: Files) -> NotesToTag:
-    """Return uploaded files, (name, bytes) of each, as the notes of a question.
+def read_uploads(files: Files) -> NotesToTag:
+    """Return uploaded files, as (name, bytes), as the notes of a question.
 
-    One .jsonl or .csv has a note in each row; of .txt, .html, i2b2 .xml and brat files, or a .zip
-    of them, each is a note; of FHIR (.json, .ndjson) each resource with a text.
+    A .jsonl or .csv has a note in each row. Each .txt, .html, i2b2 .xml or brat file, or each of
+    them in a .zip, is a note. In FHIR (.json, .ndjson) each resource with a text is a note.
     """
     if len(files) == 1 and files[0][0].lower().endswith((".jsonl", ".csv", *FHIR_ENDINGS)):
-        return NotesToTag("uploaded", given=files[0][1])
+        return NotesToTag("uploaded", content=files[0][1])
     if len(files) == 1 and files[0][0].lower().endswith((".txt", ".html", ".htm")):
         text, _ = decode_text(files[0][1], what="notes")
         if is_fhir(text):
-            return NotesToTag("uploaded", given=files[0][1])
-        return one_text(text, source="uploaded")
-    return NotesToTag("uploaded", given=notes_lines(files))
+            return NotesToTag("uploaded", content=files[0][1])
+        return single_text(text, source="uploaded")
+    return NotesToTag("uploaded", content=notes_as_jsonl(files))
 
 
 class TaggingTask(Task):
-    """The tagging of the notes of a set, which `tagging_task` has begun."""
+    """The tagging of the notes of a set that `tagging_task` has begun."""
 
     job = "tagging"
 
     tagged_id: str
     file_id: str = ""
-    """Of a registered file; "" where notes were handed in."""
+    """The identifier of a registered file; "" if the notes were uploaded."""
     columns: Columns = ()
     register_id: str = ""
-    """Of a registered file with what is known of the patients; "" where it was handed in."""
+    """The identifier of a registered file with the patients; "" if the register was uploaded."""
     has_register: bool = False
     device: Device = "auto"
     is_quick: bool = False
-    """Whether its tagger needs no device."""
+    """Whether the tagger needs no accelerator."""
 
     @property
     def notes(self) -> Path:
-        """The file that is tagged."""
+        """The file with the notes to tag."""
         return self._file(self.file_id, INPUT)
 
     @property
     def register_file(self) -> Path | None:
-        """The register; None where there is none."""
+        """The register of patients; None if there is none."""
         return self._file(self.register_id, REGISTER) if self.has_register else None
 
     def _file(self, file_id: str, name: str) -> Path:
@@ -118,13 +118,13 @@ class TaggingTask(Task):
         return path
 
     def question(self) -> Question:
-        """Return the question: the same notes, tagger and replacement are one set."""
+        """Return the question; equal notes, tagger and replacement are one set."""
         queue = SHORT if self.device == "cpu" else "cpu" if self.is_quick else queue_of("auto")
         label = TAGGED_SETS.get(self.tagged_id).tagger_id
         return self.asked(label=label, device=queue, about=self.tagged_id)
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Tag the notes of the set, or go on with it; returns its identifier."""
+        """Tag the notes of the set, or resume an earlier run; return the identifier of the set."""
         tagged = TAGGED_SETS.get(self.tagged_id)
         if not tagged.is_whole:
             if not (tagged.path / RESULT).is_dir():
@@ -140,7 +140,7 @@ class TaggingTask(Task):
                 tag_notes(
                     source,
                     tagger=tagger,
-                    out=tagged.path / RESULT,
+                    folder=tagged.path / RESULT,
                     release=tagged.how,
                     policy=tagged.policy,
                     register=read_register(register) if register else None,
@@ -151,9 +151,9 @@ class TaggingTask(Task):
                 )
             write_index(tagged.path, should_stop=contact.should_stop)
             tagged = TAGGED_SETS.get(self.tagged_id)
-        # Asked again of a whole set: what is left is looked for anew, after corrections by hand.
-        look_over(tagged, progress=contact.listen, should_stop=contact.should_stop)
-        for name in (INPUT, REGISTER):  # the notes that were handed in stand in the result
+        # For a complete set this repeats only the search for leftovers, after corrections by hand.
+        write_leftovers(tagged, progress=contact.listen, should_stop=contact.should_stop)
+        for name in (INPUT, REGISTER):  # the result contains the uploaded notes
             (tagged.path / name).unlink(missing_ok=True)
         return (self.tagged_id,)
 
@@ -162,41 +162,47 @@ def tagging_task(
     notes: NotesToTag,
     *,
     tagger: KnownTagger,
-    how: Release,
+    release: Release,
     policy: Policy = ALL_OUT,
     uncopied: Uncopied = FALLBACK,
     title: str = "",
     register: NotesToTag | None = None,
 ) -> TaggingTask:
-    """Return a task, and make the folder of its set, with the files that were handed in.
+    """Make the folder of a set with the uploaded files, and return the task that tags it.
 
-    The same notes, tagger, register, replacement and policy are one set, whatever its title; its
-    identifier is salted, since a text can be guessed. Surrogates from a key of its own are another
-    release each time, but for a set that is not whole: it goes on with its key.
+    Equal notes, tagger, register, replacement and policy are one set, whatever its title. The
+    identifier is salted because a text could be guessed. Surrogates from a new key are a new
+    release each time, except that an incomplete set resumes with its key.
     """
-    identities = [_identity(one) for one in (notes, register) if one]
-    asked = [*identities, notes.columns, tagger.digest, how.decisive(), *policy.decisive()]
+    identities = [_identity(notes_file) for notes_file in (notes, register) if notes_file]
+    decisive_parts = [
+        *identities,
+        notes.columns,
+        tagger.digest,
+        release.decisive(),
+        *policy.decisive(),
+    ]
     if tagger.writes_copies:
-        asked.append(uncopied)
-    about = json.dumps([*asked, FINDER_VERSION], sort_keys=True)
-    is_own_key = how.key is not None and not how.is_linked
+        decisive_parts.append(uncopied)
+    about = json.dumps([*decisive_parts, FINDER_VERSION], sort_keys=True)
+    is_own_key = release.key is not None and not release.is_linked
     ids = _set_ids(about)
-    tagged_id = next(one for one in ids if not (is_own_key and _is_whole(one)))
+    tagged_id = next(set_id for set_id in ids if not (is_own_key and _is_whole(set_id)))
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
-    begun = begin_set(
+    tagged = begin_set(
         tagged_id,
         source=notes.source,
         tagger_id=tagger.tagger_id,
         tagger_digest=tagger.digest,
-        how=how,
+        release=release,
         policy=policy,
         uncopied=uncopied,
         title=title,
-        given=notes.given,
-        register=register.given if register else None,
+        notes=notes.content,
+        register=register.content if register else None,
     )
-    # What takes minutes at most on any CPU, and little memory, need not wait.
-    is_short = notes.given is not None and len(notes.given) <= _SHORT_BYTES.get(tagger.kind, 0)
+    # Work that takes little memory and at most minutes on any CPU does not wait in the queue.
+    is_short = notes.content is not None and len(notes.content) <= _SHORT_BYTES.get(tagger.kind, 0)
     task = TaggingTask(
         tagged_id=tagged_id,
         file_id=notes.file_id,
@@ -206,7 +212,7 @@ def tagging_task(
         device="cpu" if is_short else "auto",
         is_quick=tagger.is_quick,
     )
-    if not begun.is_whole:
+    if not tagged.is_whole:
         try:
             open_notes(task.notes, columns=dict(notes.columns))
             if path := task.register_file:
@@ -219,7 +225,7 @@ def tagging_task(
 
 
 def _set_ids(about: str) -> Iterator[str]:
-    """Yield the identifiers of the sets of one question, in the order in which they are made."""
+    """Yield the identifiers for the sets of one question, in the order in which they are used."""
     yield salted_digest(f"tagging {about}")[:12]
     for number in count(2):
         yield salted_digest(f"tagging {about} {number}")[:12]
@@ -230,8 +236,8 @@ def _is_whole(tagged_id: str) -> bool:
 
 
 def _identity(file: NotesToTag) -> object:
-    if file.given is not None:
-        return hashlib.sha256(file.given).hexdigest()
+    if file.content is not None:
+        return hashlib.sha256(file.content).hexdigest()
     return states_of(resolve_note_file(file.file_id), where="notes")
 
 
@@ -242,7 +248,7 @@ class TaggerTask(Task):
     flags: ClassVar = {"base": "--from"}
 
     settings: TaggerSettings | TuningSettings
-    """Which of them says what is trained."""
+    """The type of the settings decides what is trained."""
     gold: tuple[Path, ...] = Field(
         default=(), description="annotated notes: a file or a folder of any format of `deid`"
     )
@@ -250,13 +256,13 @@ class TaggerTask(Task):
         default=(), description="annotated notes to measure on; without it a tenth of the patients"
     )
     start: Path | None = None
-    """Directory of the encoder, or of the language model; None: a small network of characters."""
+    """Directory of the encoder or of the language model; None trains a small character network."""
     base: str = Field(
         default="",
         description="tagger whose network of words is trained on: default, trained/ID, or a folder",
     )
     label_map: dict[str, str] = Field(default_factory=dict)
-    """From a label that is not known to one of the five types; "" leaves its spans out."""
+    """Maps an unknown label to one of the five types, or to "" to leave its spans out."""
     title: str = Field(default="", max_length=200, description="for the list of taggers")
     out: Path | None = Field(
         default=None,
@@ -264,7 +270,7 @@ class TaggerTask(Task):
     )
     device: Device = Field(default="auto", description="where it is trained")
     tagger_id: str = ""
-    """Of the tagger that is kept; known once the question is asked."""
+    """The identifier of the kept tagger; known once the question is asked."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -280,11 +286,11 @@ class TaggerTask(Task):
 
     @property
     def folder(self) -> Path:
-        """Where the tagger is made."""
+        """The folder in which the tagger is made."""
         return self.out or tagger_dir(self.tagger_id)
 
     def question(self) -> Question:
-        """Return the question: the same tagger is trained once, and gone on with."""
+        """Return the question; equal questions train one tagger, and resume its training."""
         model: object = None
         if isinstance(self.settings, TuningSettings):
             check_directory(self.start or Path())
@@ -309,7 +315,7 @@ class TaggerTask(Task):
         )
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Train, or go on with a training; returns the tagger's identifier."""
+        """Train, or resume a training; return the identifier of the tagger."""
 
         def tell(point: LossPoint) -> None:
             if text := point.told():
@@ -319,7 +325,7 @@ class TaggerTask(Task):
         if isinstance(self.settings, TuningSettings):
             from audit.deid.generative.tuning import train_generative
 
-            done = train_generative(
+            training = train_generative(
                 self,
                 self.settings,
                 progress=contact.listen,
@@ -327,8 +333,8 @@ class TaggerTask(Task):
                 on_point=tell,
             ).training
             contact.say(
-                f"{done['n_steps']} steps on {done['n_windows']} windows of "
-                f"{done['n_notes']} notes, measured on {done['n_held_out']}."
+                f"{training['n_steps']} steps on {training['n_windows']} windows of "
+                f"{training['n_notes']} notes, measured on {training['n_held_out']}."
             )
         else:
             from audit.deid.network.training import train_tagger

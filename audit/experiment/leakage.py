@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from audit.attack.plan import list_phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.deid.release import Release
-from audit.deid.span_matching import CoverageCounts, coverage
+from audit.deid.span_matching import CoverageCounts, count_coverage
 from audit.deid.tagger import Tagger, tag_and_check
 from audit.deid.taggers import find_tagger, load_tagger
 from audit.errors import AuditCancelled, AuditError
@@ -344,7 +344,7 @@ def release_texts(notes: HospitalNotes, spans: Spans, *, mode: str, seed: int) -
     """Return the notes with their spans replaced: always the source with its replacements."""
     release = Release(mode=mode, seed=seed)
     return tuple(
-        release.of(document.with_spans(note_spans)).text
+        release.redact(document.with_spans(note_spans)).text
         for document, note_spans in zip(notes.documents, spans, strict=True)
     )
 
@@ -356,7 +356,7 @@ def count_misses(notes: HospitalNotes, spans: Spans) -> tuple[BoolArray, Coverag
     """
     is_exposed, total = np.zeros(notes.n_patients, dtype=np.bool_), CoverageCounts()
     for document, note_spans in zip(notes.documents, spans, strict=True):
-        coverage_counts = coverage(document, predicted=note_spans)
+        coverage_counts = count_coverage(document, predicted=note_spans)
         n_mentions, n_whole = coverage_counts.row(IDENTIFIER)[:2]
         if n_whole < n_mentions:
             is_exposed[_read_owner(document)] = True

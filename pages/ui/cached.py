@@ -25,8 +25,8 @@ from audit.corpus.examine import Examination, read_examination
 from audit.corpus.identified import RegisterFinder
 from audit.corpus.preview import Survey, survey_head
 from audit.corpus.truth import EXAMINATION
-from audit.deid.incoming_notes import GivenNotes, keep_given, keep_outputs
-from audit.deid.leftovers import LEFTOVERS, kept_leftovers
+from audit.deid.incoming_notes import UploadedNotes, keep_outputs, keep_upload
+from audit.deid.leftovers import LEFTOVERS, read_leftovers
 from audit.deid.name_places import NameFinder
 from audit.deid.score_report import (
     SCORES,
@@ -40,11 +40,11 @@ from audit.deid.tagged_sets import (
     CORRECTIONS,
     TAGGED_SETS,
     TaggedSet,
-    corrected_census,
+    correct_census,
     corrections_digest,
     corrections_of,
-    notes_with,
     read_index,
+    search_notes,
 )
 from audit.deid.taggers import list_taggers
 from audit.errors import AuditError
@@ -416,7 +416,7 @@ def _corrected(tagged: TaggedSet) -> object:
 
 taggers = _kept(4, ttl="10s")(list_taggers)
 note_index = _kept(8)(read_index)
-hits = _kept(16)(notes_with)
+hits = _kept(16)(search_notes)
 corrections = _kept(4, of=_corrected)(corrections_of)
 corrections_state = _kept(4, of=_corrected)(corrections_digest)
 compared = _kept(8)(compare_scores)
@@ -431,7 +431,7 @@ def marked_sets() -> tuple[TaggedSet, ...]:
 @_kept(8, of=_corrected)
 def census(tagged: TaggedSet) -> dict[str, Any]:
     """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
-    return corrected_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
+    return correct_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
 
 
 def _looked_over(tagged: TaggedSet) -> object:
@@ -439,7 +439,7 @@ def _looked_over(tagged: TaggedSet) -> object:
     return _name(tagged), _state(path) if path.exists() else ""
 
 
-leftovers = _kept(4, of=_looked_over)(kept_leftovers)
+leftovers = _kept(4, of=_looked_over)(read_leftovers)
 
 
 @_kept(4, of=lambda: SCORES.home().stat().st_mtime_ns)
@@ -456,8 +456,8 @@ def cases(score_id: str) -> tuple[SpanCase, ...]:
 
 
 @_kept(8, ttl="1h")
-def given(content: bytes, *, name: str, what: str, is_outputs: bool = False) -> GivenNotes:
-    """Keep what was uploaded and say what is in it; raises as `keep_given`."""
+def given(content: bytes, *, name: str, what: str, is_outputs: bool = False) -> UploadedNotes:
+    """Keep what was uploaded and say what is in it; raises as `keep_upload`."""
     if is_outputs:
-        return keep_outputs(content, what=what)
-    return keep_given(content, name=f"notes{PurePosixPath(name).suffix.lower()}", what=what)
+        return keep_outputs(content, subject=what)
+    return keep_upload(content, name=f"notes{PurePosixPath(name).suffix.lower()}", subject=what)

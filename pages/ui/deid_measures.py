@@ -15,13 +15,13 @@ from audit.deid.score_report import (
     MISSES,
     SCORES,
     SHARES,
-    Compared,
+    Comparison,
     CoverageScore,
     Score,
     SpanCase,
+    find_readable,
     misses_csv,
     published_deid,
-    readable_of,
 )
 from audit.deid.scoring import ScoreTask
 from audit.deid.span_matching import ANY, CRITERIA, MISSED, SPURIOUS
@@ -181,7 +181,7 @@ def draw_headline(say: Words, view: Score) -> None:
         for fact, n in counts.items()
         if n
     ]
-    if view.policy.left:
+    if view.policy.kinds_left:
         policy = policy_name(say, view.policy)
         lines.append(say.text("deid_measures_fact_policy", policy=policy))
     types, kinds = view.summary.unseen
@@ -306,7 +306,7 @@ def _draw_coverage(say: Words, covered: CoverageScore) -> None:
     rows = [
         [
             label_name(say, label),
-            *(f"{percent(x.value)} · {_of(x)}" for x in (line.whole, line.characters)),
+            *(f"{percent(x.value)} · {_of(x)}" for x in (line.whole_spans, line.characters)),
         ]
         for label, line in (*covered.labels.items(), (ANY, covered.together))
     ]
@@ -405,7 +405,7 @@ def draw_misses(say: Words, view: Score) -> None:
     label, cases = "" if code == EVERY else view.labels[int(code)], cached.cases(view.score_id)
     kinds: tuple[str, ...] = ()
     if is_readable:
-        shown = [one for one in readable_of(cases) if label in ("", one.row)]
+        shown = [one for one in find_readable(cases) if label in ("", one.row)]
     else:
         with left:
             kinds = choose_some(say, "deid_measures_kind", list(map(_code, MISSES)), what="kinds")
@@ -439,7 +439,7 @@ def draw_cases(say: Words, cases: Sequence[SpanCase], *, key: str, score_id: str
         st.html("".join(_case(say, case, is_open=is_open) for case in cases[at]))
 
     def make() -> bytes:
-        shown = cases if is_open else [one.closed() for one in cases]
+        shown = cases if is_open else [one.without_text() for one in cases]
         return ("\ufeff" + misses_csv(shown)).encode("utf-8", "surrogatepass")
 
     names = names_in_files()
@@ -474,7 +474,7 @@ def _side(
         why = f'<p class="ka-below">{say.html(f"deid_measures_why_{reason}")}</p>'
         text = note_html(case.text, names=names) if is_open else ""
     elif is_open:
-        before, slot, _ = case.pieces(span)
+        before, slot, _ = case.split_text(span)
         place = Hit(len(before), len(before) + len(slot), "full", ())
         tone, words = "patient" if case.kind == MISSED else "other", label_name(say, label)
         text = note_html(
@@ -508,7 +508,7 @@ def draw_compare(say: Words, view: Score) -> None:
     draw_pair(say, view, {score_id: others[score_id] for score_id in chosen})
 
 
-def draw_all(say: Words, found: Compared) -> None:
+def draw_all(say: Words, found: Comparison) -> None:
     """Draw what several taggers find and take out, as a picture and a table, and each pair."""
     names = _names(say, found.scores)
     at = {share: place for place, share in enumerate(SHARES)}

@@ -21,10 +21,10 @@ from audit.deid.tagged_sets import (
     MAX_EXPORT_BYTES,
     PRIVATE,
     RELEASED,
-    OneNote,
+    ReleasedNote,
     Wish,
     export_name,
-    exported,
+    export_notes,
 )
 from audit.deid.tagging import census_file
 from audit.notes.spans import TYPES, Span, order_labels
@@ -97,7 +97,7 @@ def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
 
 
 def draw_note(
-    say: Words, note: OneNote, *, key: str, desk: Desk | None, is_pasted: bool = False
+    say: Words, note: ReleasedNote, *, key: str, desk: Desk | None, is_pasted: bool = False
 ) -> None:
     """Draw a note beside its released text; without a desk it may not be seen, nor corrected.
 
@@ -148,7 +148,7 @@ def _meaning(say: Words, label: str) -> str:
     return f'<mark class="ka-mark ka-mark-{tone}">{name}</mark> {meaning}'
 
 
-def _stretches(note: OneNote, *, labels: Collection[str]) -> list[tuple[int, int, str]]:
+def _stretches(note: ReleasedNote, *, labels: Collection[str]) -> list[tuple[int, int, str]]:
     """Return what is marked in a note: spans that overlap are one mark, as they are replaced."""
     found: list[tuple[int, int, str]] = []
     for one in note.replacements or note.document.spans:
@@ -159,7 +159,9 @@ def _stretches(note: OneNote, *, labels: Collection[str]) -> list[tuple[int, int
     return found
 
 
-def _released_html(say: Words, note: OneNote, *, labels: Collection[str], is_pasted: bool) -> str:
+def _released_html(
+    say: Words, note: ReleasedNote, *, labels: Collection[str], is_pasted: bool
+) -> str:
     """Return the released text as HTML; a placeholder says its type itself, others by a word.
 
     A name may have been missed in it. It is masked where it is a name of the note that was found
@@ -202,7 +204,7 @@ def _rest(say: Words, text: str) -> str:
 
 def _marker(
     say: Words,
-    note: OneNote,
+    note: ReleasedNote,
     *,
     labels: Collection[str],
     key: str,
@@ -262,7 +264,7 @@ def _is_wish(asked: Any, *, scopes: Sequence[str]) -> bool:
 
 def _correct(
     say: Words,
-    note: OneNote,
+    note: ReleasedNote,
     desk: Desk,
     *,
     label: str,
@@ -283,7 +285,9 @@ def _correct(
     st.rerun()
 
 
-def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str, is_pasted: bool) -> None:
+def _draw_corrections(
+    say: Words, note: ReleasedNote, desk: Desk, *, key: str, is_pasted: bool
+) -> None:
     """Draw how to correct, the way to do so by typing a text, what was corrected, and the undo."""
     head(say, "deidentify_fix")
     with st.expander(say.text("deidentify_typed"), key=f"{key}_typed"):
@@ -329,7 +333,7 @@ def _draw_corrections(say: Words, note: OneNote, desk: Desk, *, key: str, is_pas
         st.rerun()
 
 
-def _shown_mark(say: Words, note: OneNote, span: Span, *, is_pasted: bool) -> str:
+def _shown_mark(say: Words, note: ReleasedNote, span: Span, *, is_pasted: bool) -> str:
     text = " ".join(note.document.text[span.start : span.end].split())
     is_shown = is_pasted or is_revealed()
     text = note_plain(text, names=cached.list_finder(None), is_shown=is_shown)
@@ -343,7 +347,7 @@ def _shown_mark(say: Words, note: OneNote, span: Span, *, is_pasted: bool) -> st
 
 def draw_files(
     say: Words,
-    notes: Callable[[], Iterable[OneNote]],
+    notes: Callable[[], Iterable[ReleasedNote]],
     *,
     key: str,
     n_bytes: int,
@@ -362,7 +366,7 @@ def draw_files(
             if form == EXPORTED_CENSUS:
                 return census_file(census)
             chosen = (one for one in notes() if one.corrections or not is_gold)
-            return exported(chosen, form=form, n_notes=n)
+            return export_notes(chosen, form=form, n_notes=n)
 
         name, label = f"{key}_file_{form}", f"deidentify_file_{form}"
         file_button(

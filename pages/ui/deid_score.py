@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.incoming_notes import MAX_UPLOAD_MB, GivenNotes
+from audit.deid.incoming_notes import MAX_UPLOAD_MB, UploadedNotes
 from audit.deid.score_report import (
     EXAMPLE,
     FILE,
@@ -18,7 +18,7 @@ from audit.deid.score_report import (
     TAGGER,
     Source,
 )
-from audit.deid.scoring import LANGUAGES, ScoreTask, of_no_type
+from audit.deid.scoring import LANGUAGES, ScoreTask, unknown_labels_error
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, read_label_map
 from audit.words import Words
@@ -35,7 +35,7 @@ _MAX_LABELS = 40
 _USUAL = ScoreTask(
     gold=Source(kind=EXAMPLE, ref=LANGUAGES[0]), predicted=Source(kind=TAGGER, ref="rules")
 )
-Side = tuple[Source | None, GivenNotes | None]
+Side = tuple[Source | None, UploadedNotes | None]
 
 
 def draw_ask(say: Words) -> ScoreTask | None:
@@ -136,7 +136,7 @@ def _ask_upload(say: Words, side: str) -> Side:
     return Source(kind=OUTPUTS if is_outputs else GIVEN, ref=found.digest), found
 
 
-def _ask_labels(say: Words, found: list[GivenNotes], *, usual: ScoreTask) -> ScoreTask:
+def _ask_labels(say: Words, found: list[UploadedNotes], *, usual: ScoreTask) -> ScoreTask:
     """Ask how labels are mapped.
 
     Raises
@@ -155,7 +155,7 @@ def _ask_labels(say: Words, found: list[GivenNotes], *, usual: ScoreTask) -> Sco
         one for one in foreign if task.mapping is None or task.mapping.map_label(one) is None
     ]
     if unknown and has_five_types:
-        raise of_no_type(unknown)
+        raise unknown_labels_error(unknown)
     if unknown:
         labels = ", ".join(unknown[:_MAX_LABELS])
         remark(say, "deid_measures_unknown", n=len(unknown), labels=labels)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from audit.deid.incoming_notes import MAX_UPLOAD_MB, GivenNotes, given_path
+from audit.deid.incoming_notes import MAX_UPLOAD_MB, UploadedNotes, upload_path
 from audit.deid.tagger_config import FROM_TAGGER, make_token_settings
 from audit.deid.taggers import DEFAULT
 from audit.deid.tasks import TaggerTask
@@ -45,11 +45,11 @@ def draw(say: Words) -> None:
         attempt(say, lambda: _start(found, label_map=label_map, title=title))
 
 
-def _start(found: GivenNotes, *, label_map: Mapping[str, str], title: str) -> None:
+def _start(found: UploadedNotes, *, label_map: Mapping[str, str], title: str) -> None:
     task = TaggerTask(
         settings=make_token_settings({}, defaults=FROM_TAGGER),
         base=DEFAULT,
-        gold=(given_path(found.digest),),
+        gold=(upload_path(found.digest),),
         label_map=label_map,
         title=" ".join(title.split()),
     )
@@ -57,7 +57,7 @@ def _start(found: GivenNotes, *, label_map: Mapping[str, str], title: str) -> No
     st.rerun()
 
 
-def _ask_notes(say: Words) -> GivenNotes | None:
+def _ask_notes(say: Words) -> UploadedNotes | None:
     """Ask for annotated notes and show what is in them."""
     remark(say, "deid_train_file_below")
     files = upload(say, "deid_train_file", GOLD_TYPES, most_mb=MAX_UPLOAD_MB, what="gold")
@@ -72,7 +72,7 @@ def _ask_notes(say: Words) -> GivenNotes | None:
     return found
 
 
-def _ask_labels(say: Words, found: GivenNotes) -> dict[str, str | None]:
+def _ask_labels(say: Words, found: UploadedNotes) -> dict[str, str | None]:
     """Ask what each label is that is not known: a type, "" to leave it out, None until chosen."""
     unknown = {label: n for label, n in found.labels if FIVE_TYPES.map_label(label) is None}
     if unknown:

@@ -181,7 +181,10 @@ def _many_notes() -> bytes:
     return zipped({"notes.jsonl": "".join(lines).encode()})
 
 
-GIVEN = ("keep_given(data, name='notes.zip', what='g')", "notes_lines([('notes.zip', data)])")
+GIVEN = (
+    "keep_upload(data, name='notes.zip', subject='g')",
+    "notes_as_jsonl([('notes.zip', data)])",
+)
 TABLE = ("read_table(data, what='table')",)
 NAMES = ("read_names(data)",)
 HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
@@ -211,7 +214,7 @@ HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
     "blank_rows": (TABLE, lambda: b"name\n" + b"\n" * 49_000_000),
     "one_emoji": (TABLE, lambda: "name\n😀\n".encode() + b"fever\n" * 900_000),
     "blank_lines": (
-        ("read_passages(data, file_name='p.jsonl')", "keep_outputs(data, what='c')"),
+        ("read_passages(data, file_name='p.jsonl')", "keep_outputs(data, subject='c')"),
         lambda: b"\n" * 49_000_000,
     ),
 }
@@ -225,7 +228,7 @@ def test_a_bomb_or_a_large_upload_is_refused_or_read_in_bounds(kind, tmp_path):
     for call in calls:
         told_in_bounds(
             f"import os\nos.environ[{HOME_VARIABLE!r}] = str(path.with_name('home'))\n"
-            "from audit.deid.incoming_notes import keep_given, keep_outputs, notes_lines\n"
+            "from audit.deid.incoming_notes import keep_outputs, keep_upload, notes_as_jsonl\n"
             "from audit.names.files import read_names\n"
             "from audit.notes.passages import read_passages\n"
             "from audit.tables import read_table\ndata = path.read_bytes()",

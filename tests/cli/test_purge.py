@@ -14,7 +14,7 @@ import pytest
 
 from audit import access_log, cli
 from audit.corpus.corpora import CORPORA
-from audit.deid.incoming_notes import keep_given
+from audit.deid.incoming_notes import keep_upload
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.names.candidates import Candidates, make_candidates
@@ -197,7 +197,7 @@ def test_what_a_job_uses_or_another_thing_rests_on_stays(home, purge):
 
 
 def test_what_was_given_and_jobs_that_ended_go_by_their_age(home, purge):
-    keep_given(b'{"doc_id": "1", "text": "x", "spans": []}\n', name="n.jsonl", what="gold")
+    keep_upload(b'{"doc_id": "1", "text": "x", "spans": []}\n', name="n.jsonl", subject="gold")
     grow_old(home)
     done = table.insert(Question("audit", "x", 2, "cpu", "g" * 64, (), {}), result=("r",))
     waiting = table.insert(Question("audit", "x", 2, "cpu", "h" * 64, (), {"names": ["x"]}))

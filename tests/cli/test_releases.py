@@ -16,9 +16,9 @@ from audit import backup, cli
 from audit.deid.keys import KEY
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import ASKED, TAGGED_SETS, notes_of
+from audit.deid.tagged_sets import ASKED, TAGGED_SETS, read_notes
 from audit.deid.taggers import list_taggers
-from audit.deid.tasks import TaggingTask, one_text, tagging_task
+from audit.deid.tasks import TaggingTask, single_text, tagging_task
 from audit.home import HOME_VARIABLE
 from tests.deid.make_scores import Killed, quiet
 from tests.deid.test_tagging import Dying, notes_file
@@ -76,14 +76,14 @@ def written_forms(key: bytes) -> list[bytes]:
 
 def make_set(how: Release) -> str:
     task = tagging_task(
-        one_text(TEXT, source="pasted"), tagger=list_taggers()[1], how=how, title="Ward 7"
+        single_text(TEXT, source="pasted"), tagger=list_taggers()[1], release=how, title="Ward 7"
     )
     (tagged_id,) = TaggingTask.ordered(task.question().order).run(quiet())
     return tagged_id
 
 
 def text_of(tagged_id: str) -> str:
-    (note,) = notes_of(TAGGED_SETS.get(tagged_id))
+    (note,) = read_notes(TAGGED_SETS.get(tagged_id))
     return note.released
 
 
@@ -212,7 +212,9 @@ def test_a_run_that_is_refused_leaves_no_record(home, run, tag, tmp_path) -> Non
 def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
     home, run, tag, tmp_path, monkeypatch
 ) -> None:
-    task = tagging_task(one_text(TEXT, source="pasted"), tagger=list_taggers()[1], how=SURROGATE)
+    task = tagging_task(
+        single_text(TEXT, source="pasted"), tagger=list_taggers()[1], release=SURROGATE
+    )
     order = task.question().order
     _, texts = tag("out")
     (written, begun), keys = sorted(listed(run), key=lambda row: row["is_kept"]), keys_in(home)
@@ -247,26 +249,28 @@ def test_a_key_goes_with_its_release(home, run, tag) -> None:
 
 
 def test_the_same_notes_asked_again_are_another_release_and_an_unfinished_one_goes_on() -> None:
-    question = one_text(TEXT + " again", source="pasted")
+    question = single_text(TEXT + " again", source="pasted")
     ask = {"tagger": list_taggers()[1], "title": "Ward"}
-    first, same = (tagging_task(question, how=Release(mode="surrogate"), **ask) for _ in range(2))
+    first, same = (
+        tagging_task(question, release=Release(mode="surrogate"), **ask) for _ in range(2)
+    )
     assert first.tagged_id == same.tagged_id, "not whole: it goes on, with its key"
     key = TAGGED_SETS.get(first.tagged_id).how.key
     first.run(quiet())
     assert TAGGED_SETS.get(first.tagged_id).how.key == key
-    second = tagging_task(question, how=Release(mode="surrogate"), **ask)
+    second = tagging_task(question, release=Release(mode="surrogate"), **ask)
     assert second.tagged_id != first.tagged_id
     second.run(quiet())
     assert text_of(first.tagged_id) != text_of(second.tagged_id)
     # On request with the same key: the same texts, which are one set.
     shared = Release(mode="surrogate", key=key, is_linked=True)
-    third = tagging_task(question, how=shared, **ask)
+    third = tagging_task(question, release=shared, **ask)
     third.run(quiet())
-    fourth = tagging_task(question, how=shared, **ask)
+    fourth = tagging_task(question, release=shared, **ask)
     assert fourth.tagged_id == third.tagged_id not in (first.tagged_id, second.tagged_id)
     assert text_of(third.tagged_id) == text_of(first.tagged_id)
     # Without surrogates nothing is drawn, and the same question is the same set.
-    plain = [tagging_task(question, how=Release(mode="mask"), **ask) for _ in range(2)]
+    plain = [tagging_task(question, release=Release(mode="mask"), **ask) for _ in range(2)]
     plain[0].run(quiet())
     assert plain[0].tagged_id == plain[1].tagged_id
 

@@ -73,7 +73,7 @@ def copied(groups: list[Group], change: Callable[[str], str] = str) -> tuple[str
 def test_spans_of_careless_copies_come_back_with_exact_offsets(copy, share) -> None:
     rng = random.Random(7)
     n_kept = n_back = 0
-    for note in annotated_notes(EXAMPLES / "ja.jsonl").all()[:60]:
+    for note in annotated_notes(EXAMPLES / "ja.jsonl").read_all()[:60]:
         output, kept = copy(lines_of(note), rng)
         n_kept += len(kept)
         n_back += len(kept & set(align_output(output, note.text).spans))

@@ -71,7 +71,7 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
     again = {"note_id": "d3", "text": "Ms. [**Known lastname 8**] again"}
     with path.open("a") as file:
         file.write(json.dumps({"note_id": "e", "text": " "}) + "\n" + json.dumps(again) + "\n")
-    told = build_named(open_notes(path), out=out, seed=1, locale=ENGLISH)
+    told = build_named(open_notes(path), folder=out, seed=1, locale=ENGLISH)
     notes = [
         json.loads(line)
         for name in SPLITS
@@ -125,7 +125,7 @@ def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
     source = source_of(
         tmp_path / "n.jsonl", [{"id": str(i), "text": JAPANESE_NOTE.format(n=i)} for i in range(30)]
     )
-    summary = build_named(source, out=tmp_path / "o")
+    summary = build_named(source, folder=tmp_path / "o")
     assert (summary["n_templates"], summary["splits"]["train"]) == (30, 24)
     assert summary["digests"]["train.jsonl"][:8] == "705f1c3c"
     documents = list(read_jsonl((tmp_path / "o/train.jsonl").read_text("utf-8"), subject="train"))
@@ -137,7 +137,7 @@ def test_japanese_notes_without_masks_get_templates(tmp_path: Path) -> None:
         assert not find_marks(document.text)
     rows = [{"id": str(i), "text": f"He is 70 years old. {i}"} for i in range(30)]
     english = source_of(tmp_path / "e.jsonl", rows)
-    plain = build_named(english, out=tmp_path / "p")
+    plain = build_named(english, folder=tmp_path / "p")
     assert (plain["n_templates"], plain["kinds"]) == (0, {"Age": 30})
 
 
@@ -155,7 +155,7 @@ def test_templates_keep_every_word() -> None:
     every = hashlib.sha256()
     for n in range(60):
         text = "".join(rng.choices(pieces, k=12))
-        done = pipeline.with_template(text, seed=n, note=str(n))
+        done = pipeline.add_template(text, seed=n, note=str(n))
         every.update(done.encode())
         kept = done
         for mark in reversed(find_marks(done)):
@@ -178,9 +178,9 @@ def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path: Path) -> N
         (source, ".", both(model), "something already"),
     ):
         with pytest.raises(AuditError, match=said):
-            build_named(notes, out=tmp_path / out, **models)
+            build_named(notes, folder=tmp_path / out, **models)
     with pytest.raises(AuditCancelled):
-        build_named(source, out=tmp_path / "o", **both(model), should_stop=lambda: True)
+        build_named(source, folder=tmp_path / "o", **both(model), should_stop=lambda: True)
     left = {path.name for path in tmp_path.iterdir()}
     assert left - {"home"} == {"e.jsonl", "n.jsonl"}  # where paces are kept
     assert not model.calls
@@ -204,7 +204,7 @@ def test_notes_that_change_while_they_are_read_are_refused(tmp_path: Path) -> No
     others = [replace(note, patient_id=f"q{i}") for i, note in enumerate(notes)]
     for now in (notes * 2, notes[:-1], others):
         with pytest.raises(AuditError, match="notes changed while"):
-            build_named(Changing(notes, now), out=tmp_path / "o")
+            build_named(Changing(notes, now), folder=tmp_path / "o")
 
 
 # Splits.
@@ -276,10 +276,10 @@ def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
 
     with closing(AnswerFile(tmp_path / "a")) as answers:
         for _ in range(2):
-            assert pipeline.asked(model, answers, tell, prompts) == [
+            assert pipeline.ask_in_batches(model, answers, tell, prompts) == [
                 f"1: TEXT 2.{len(prompt)}" for prompt in prompts
             ]
-        assert pipeline.asked(model, answers, tell, []) == []
+        assert pipeline.ask_in_batches(model, answers, tell, []) == []
     assert model.calls == [("a", "bb"), ("ccc", "dddd")]
     ends = [(1.0, True)]
     assert seen == [(0.5, False), (1, False), *ends, (0.5, True), (1, True), *ends, *ends]
@@ -297,7 +297,7 @@ HALVES = [
 def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> None:
     source = blanks(tmp_path / "n.jsonl")
     whole = FakeModel()
-    summary = build_named(source, out=tmp_path / "whole", **both(whole))
+    summary = build_named(source, folder=tmp_path / "whole", **both(whole))
     assert sorted(bytes_of(tmp_path / "whole")) == sorted(FILES), "no answers in the corpus"
     counts = [summary[f"n_{name}"] for name in ("restored", "passages", "passages_kept")]
     assert counts == [80, 80, 0]
@@ -307,7 +307,7 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
     for n_left, half in zip((2, 11, 5, 0, 6), HALVES, strict=True):
         model = FakeModel(n_left=n_left)
         with pytest.raises(Killed):
-            build_named(source, out=tmp_path / "out", **both(model))
+            build_named(source, folder=tmp_path / "out", **both(model))
         done += model.calls[:-1]
         assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in left.iterdir()} == {
             "answers.jsonl": 0o600
@@ -318,16 +318,16 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
         (left / "train.jsonl").write_bytes(b"what a kill leaves")
     other = FakeModel(n_left=1, digest="b")
     with pytest.raises(Killed):
-        build_named(source, out=tmp_path / "out", **both(other))
+        build_named(source, folder=tmp_path / "out", **both(other))
     assert other.calls == whole.calls[:2], "another model is asked anew"
     last = FakeModel()
     with pytest.raises(AuditCancelled):
         build_named(
-            source, out=tmp_path / "out", **both(last), should_stop=lambda: len(last.calls) >= 5
+            source, folder=tmp_path / "out", **both(last), should_stop=lambda: len(last.calls) >= 5
         )
     assert len(last.calls) == 5
     seen: list[Progress] = []
-    build_named(source, out=tmp_path / "out", **both(last), progress=seen.append)
+    build_named(source, folder=tmp_path / "out", **both(last), progress=seen.append)
     assert len(done) == 24
     assert done + last.calls == whole.calls, "each batch is asked for once"
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
@@ -343,5 +343,5 @@ def test_a_link_in_the_place_of_the_answers_is_not_followed(tmp_path: Path) -> N
     (tmp_path / ".out.making").mkdir()
     (tmp_path / ".out.making" / "answers.jsonl").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AuditError, match="cannot be written"):
-        build_named(source, out=tmp_path / "out", **both(FakeModel()))
+        build_named(source, folder=tmp_path / "out", **both(FakeModel()))
     assert (tmp_path / "elsewhere").read_text() == "x"

@@ -162,7 +162,7 @@ def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path)
     assert next(iter(files)) == (note, note)
     assert (copies.exact, copies.sums["n_notes"]) == ({"d0"}, 2)
     verbatim = [(note, note), (other, other.with_spans(()))]
-    assert list(copies.verbatim([(note, note), (other, other)])) == verbatim
+    assert list(copies.keep_verbatim([(note, note), (other, other)])) == verbatim
     with pytest.raises(AuditError, match="copies cannot be read"):
         read_copies(tmp_path / "none")
     gold = tmp_path / "g.jsonl"

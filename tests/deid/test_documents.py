@@ -20,10 +20,10 @@ from audit.cli import called, parsed
 from audit.deid.incoming_notes import annotated_notes, notes_to_tag
 from audit.deid.known_names import add_known_names, read_certain_names
 from audit.deid.release import Release
-from audit.deid.tagged_sets import tagged_text
+from audit.deid.tagged_sets import tag_text
 from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger
-from audit.deid.tasks import uploaded
+from audit.deid.tasks import read_uploads
 from audit.errors import AuditError
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of
 from audit.notes.fhir import read_resources
@@ -143,7 +143,7 @@ def read_as_plain_text(text: str, tagger: Any) -> str:
     """Return what would be released if a file were one plain text, as it was before."""
     (spans,) = tag_and_check(tagger, [text])
     spans = add_known_names(text, spans, read_certain_names(text, spans))
-    return Release().of(TaggedDocument("1", text, spans)).text
+    return Release().redact(TaggedDocument("1", text, spans)).text
 
 
 def n_left(released: str, parts: tuple[str, ...]) -> int:
@@ -172,7 +172,7 @@ def test_names_in_files_are_found_as_in_plain_texts(
     for number in range(N_FILES):
         file = make(number)
         before += n_left(read_as_plain_text(file.text, tagger), file.parts)
-        note = tagged_text(file.text, tagger=tagger, release=Release())
+        note = tag_text(file.text, tagger=tagger, release=Release())
         assert "<p>" not in note.released and "resourceType" not in note.released
         left = [part for part in file.parts if n_left(note.released, (part,))]
         assert all(len(part) == 1 for part in left)
@@ -218,7 +218,7 @@ def test_every_door_reads_fhir(tmp_path: Path) -> None:
     assert n_left(" ".join(notes), tuple(part for one in files for part in one.parts)) == 0
     uploads = [(f"b{n}.json", one.text.encode()) for n, one in enumerate(files)]
     for some, n_notes in ((uploads[:1], 2), (uploads, 8), ([("b.txt", text.encode())], 2)):
-        given = uploaded(some).given
+        given = read_uploads(some).content
         assert given is not None
         (tmp_path / "input").write_bytes(given)
         found = [one for one in open_notes(tmp_path / "input").read() if isinstance(one, Note)]
@@ -247,7 +247,7 @@ def test_every_door_reads_html(tmp_path: Path) -> None:
         "Patient: John Smith\n\nMRN: 4471902 <5"
     ] * 3
     for files in ([("n.html", page.encode())], [(f"n{n}.html", page.encode()) for n in "ab"]):
-        given = uploaded(files).given
+        given = read_uploads(files).content
         assert given is not None
         (tmp_path / "input").write_bytes(given)
         texts = [one.text for one in open_notes(tmp_path / "input").read() if isinstance(one, Note)]
@@ -291,10 +291,10 @@ def test_other_documents_are_refused_by_name_at_every_door(
     def doors() -> Iterator[Callable[[], object]]:
         for path in (tmp_path / "SMITH.txt", tmp_path / "n.csv"):
             yield partial(deid, "tag", "--tagger", "rules", "--notes", path, "--out", out)
-        yield lambda: uploaded([("SMITH.txt", data)])
+        yield lambda: read_uploads([("SMITH.txt", data)])
         if not data.startswith(b"PK"):
             text = data.decode()
-            yield lambda: tagged_text(text, tagger=load_tagger("rules"), release=Release())
+            yield lambda: tag_text(text, tagger=load_tagger("rules"), release=Release())
         if name in ("CDA", "FHIR in XML"):
             (tmp_path / "n.xml").write_bytes(data)
             path = tmp_path / "n.xml"
@@ -327,7 +327,7 @@ def test_documents_in_a_folder_or_an_archive_are_refused_by_name(tmp_path: Path)
     with zipfile.ZipFile(buffer, "w") as folder:
         folder.writestr("SMITH.hl7", REFUSED[0][0])
     with pytest.raises(AuditError, match="HL7 v2"):
-        uploaded([("n.zip", buffer.getvalue())])
+        read_uploads([("n.zip", buffer.getvalue())])
     (tmp_path / "SMITH.hl7").write_bytes(REFUSED[0][0])
     with pytest.raises(AuditError, match="HL7 v2") as refused:
         notes_to_tag(tmp_path)
@@ -336,7 +336,7 @@ def test_documents_in_a_folder_or_an_archive_are_refused_by_name(tmp_path: Path)
 
 def test_inline_tags_beside_a_line_break_of_html_stay_spans(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("Seen by <identifier>Ann Lee</identifier><br>Stable.")
-    (note,) = annotated_notes(tmp_path).all()
+    (note,) = annotated_notes(tmp_path).read_all()
     assert [note.text[s.start : s.end] for s in note.spans] == ["Ann Lee"]
     (read,) = notes_to_tag(tmp_path).read()
     assert isinstance(read, Note) and read.text == "Seen by Ann Lee\nStable."

@@ -15,7 +15,7 @@ import pytest
 
 from audit.cli import called, parsed
 from audit.deid import incoming_notes
-from audit.deid.incoming_notes import annotated_notes, keep_path, notes_lines, notes_to_tag
+from audit.deid.incoming_notes import annotated_notes, keep_path, notes_as_jsonl, notes_to_tag
 from audit.errors import AuditError
 from audit.notes.formats import FORMATS, write_files
 from audit.notes.read import Note
@@ -54,7 +54,7 @@ def zipped(files: Mapping[str, bytes], *, how: int = zipfile.ZIP_DEFLATED) -> by
 
 
 def read(*files: tuple[str, bytes]) -> list[tuple[str, str]]:
-    records = map(json.loads, notes_lines(files).decode().splitlines())
+    records = map(json.loads, notes_as_jsonl(files).decode().splitlines())
     return [(record["note_id"], record["text"]) for record in records]
 
 
@@ -76,7 +76,7 @@ def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
         done = deid("convert", "--notes", gold, "--to", other, "--out", out)
         assert (done["n_notes"], done["n_flattened"]) == (3, 0)
         assert out.stat().st_mode & 0o777 == 0o700
-        assert {one.doc_id: one for one in annotated_notes(out).all()} == NOTES
+        assert {one.doc_id: one for one in annotated_notes(out).read_all()} == NOTES
     for words in (("convert", "--to", "brat"), ("tag", "--tagger", "rules")):
         with pytest.raises(AuditError, match="something already"):
             deid(*words, "--notes", gold, "--out", gold)
@@ -145,7 +145,7 @@ def test_labels_of_i2b2_come_back_from_every_form_or_are_named(tmp_path: Path) -
     for form in FORMATS:
         out = tmp_path / form
         deid("convert", "--notes", gold, "--to", form, "--out", out)
-        (note,) = annotated_notes(out).all()
+        (note,) = annotated_notes(out).read_all()
         assert [span.label for span in note.spans] == ["DOCTOR", "CITY"], form
     put(gold, {"n.xml": xml.replace("CITY", "Fluss").encode()})
     with pytest.raises(AuditError, match="The label Fluss cannot be written"):
@@ -165,7 +165,7 @@ def test_a_folder_that_is_not_understood_is_told_with_the_place_and_without_its_
 ) -> None:
     folder = put(tmp_path, {"Smith.txt": b"Ann", "Smith.ann": b"T1\tNAME 0 9\tAnn\n"})
     with pytest.raises(AuditError, match="offsets") as refused:
-        keep_path(folder, what="gold notes")
+        keep_path(folder, subject="gold notes")
     assert refused.value.where == "gold notes, file 1, line 1" and "Smith" not in str(refused.value)
     with pytest.raises(AuditError, match="not there"):
         annotated_notes(tmp_path / "none")
@@ -176,31 +176,31 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         files = write_files([*NOTES.values()], form=form)
         name, data = next(iter(files.items()))
         name, data = (name, data) if len(files) == 1 else ("n.zip", zipped(files))
-        kept = incoming_notes.keep_given(data, name=name, what="gold notes")
+        kept = incoming_notes.keep_upload(data, name=name, subject="gold notes")
         assert (kept.n_notes, kept.n_spans, kept.n_patients) == (3, 6, 0)
         assert kept.labels == (("identifier", 3), ("quasi_identifier", 2), ("contact", 1))
-        back = annotated_notes(incoming_notes.given_path(kept.digest)).all()
+        back = annotated_notes(incoming_notes.upload_path(kept.digest)).read_all()
         assert {one.doc_id: one for one in back} == NOTES
         if form != "jsonl":
             texts = sorted((one.doc_id, one.text) for one in NOTES.values())
             assert sorted(read(("n.zip", zipped(files)))) == sorted(read(*files.items())) == texts
     notes = write_files([*NOTES.values()], form="jsonl")["notes.jsonl"]
     hostile = zipped({"../../../evil.jsonl": notes, "__MACOSX/a": b"x"})
-    again = incoming_notes.keep_given(hostile, name="x.zip", what="gold notes")
+    again = incoming_notes.keep_upload(hostile, name="x.zip", subject="gold notes")
     assert again == incoming_notes.keep_notes([*NOTES.values()])
-    assert incoming_notes.given_path(again.digest).stat().st_mode & 0o777 == 0o600
+    assert incoming_notes.upload_path(again.digest).stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
     outputs = b'{"doc_id": "a", "output": "x"}\n\n{"doc_id": 2, "output": ""}\n'
-    copies = incoming_notes.keep_outputs(outputs, what="outputs")
+    copies = incoming_notes.keep_outputs(outputs, subject="outputs")
     assert (copies.n_notes, copies.n_spans, copies.labels) == (2, 0, ())
-    assert incoming_notes.given_path(copies.digest).read_bytes() == outputs
-    for path in incoming_notes.given_path(copies.digest).parent.iterdir():
+    assert incoming_notes.upload_path(copies.digest).read_bytes() == outputs
+    for path in incoming_notes.upload_path(copies.digest).parent.iterdir():
         os.utime(path, (0, 0))
-    incoming_notes.clear_given(keep=[copies.digest])
-    assert incoming_notes.given_path(copies.digest).is_file()
+    incoming_notes.clear_uploads(keep=[copies.digest])
+    assert incoming_notes.upload_path(copies.digest).is_file()
     for digest in (kept.digest, "../x"):
         with pytest.raises(AuditError, match="no longer kept"):
-            incoming_notes.given_path(digest)
+            incoming_notes.upload_path(digest)
     for data, why in (
         (b"\n", "no note"),
         (b"{}", "doc_id"),
@@ -208,7 +208,7 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         (b'["output"]', "line 1"),
     ):
         with pytest.raises(AuditError, match=why):
-            incoming_notes.keep_outputs(data, what="outputs")
+            incoming_notes.keep_outputs(data, subject="outputs")
 
 
 LINE = '{"doc_id": "a", "text": "%s", "spans": []}\n' % ("fever and cough " * 200)
@@ -223,7 +223,7 @@ def test_an_archive_with_wrong_bytes_is_read_or_refused_and_never_a_crash(packin
         for _ in range(rng.randint(1, 4)):
             bad[rng.randrange(len(bad))] = rng.randrange(256)
         try:
-            incoming_notes.keep_given(bytes(bad), name="notes.zip", what="gold notes")
+            incoming_notes.keep_upload(bytes(bad), name="notes.zip", subject="gold notes")
         except AuditError:
             n_refused += 1
     assert n_refused > 150
@@ -232,8 +232,8 @@ def test_an_archive_with_wrong_bytes_is_read_or_refused_and_never_a_crash(packin
 def test_texts_to_tag_come_from_any_files_and_names_are_no_paths() -> None:
     files = [("b.txt", b"two"), ("A/c.TXT", "三".encode("cp932")), ("z.txt", b"")]
     assert read(*files) == [("A/c", "三"), ("b", "two"), ("z", "")]
-    assert notes_lines(files) == notes_lines(files[::-1])
-    assert json.loads(notes_lines(files).splitlines()[0])["patient_id"] == "A"
+    assert notes_as_jsonl(files) == notes_as_jsonl(files[::-1])
+    assert json.loads(notes_as_jsonl(files).splitlines()[0])["patient_id"] == "A"
     assert read(("n.zip", zipped(dict(files)))) == read(*files)
     hidden = {"../../etc/passwd.txt": b"one", "__MACOSX/._a.txt": b"\0", ".x": b""}
     assert read(("n.zip", zipped(hidden))) == [("../../etc/passwd", "one")]
@@ -253,12 +253,12 @@ def test_bombs_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in limits.items():
             monkeypatch.setattr(incoming_notes, name, value)
         with pytest.raises(AuditError, match=why):
-            notes_lines(files)
+            notes_as_jsonl(files)
     monkeypatch.setattr(incoming_notes, "MAX_NOTES", 1)
     monkeypatch.setattr(incoming_notes, "MAX_LINES", 1)
     for name in ("n.jsonl", "n.conll"):
         with pytest.raises(AuditError, match="more than 1 lines"):
-            incoming_notes.keep_given(b"a\nb\n", name=name, what="gold notes")
+            incoming_notes.keep_upload(b"a\nb\n", name=name, subject="gold notes")
 
 
 OUTSIDE = b'{"doc_id": "a", "text": "ab", "spans": [{"start": 0, "end": 9, "label": "x"}]}\n'
@@ -285,9 +285,9 @@ OUTSIDE = b'{"doc_id": "a", "text": "ab", "spans": [{"start": 0, "end": 9, "labe
     ],
 )
 def test_what_is_no_note_is_refused_without_its_name(name: str, data: bytes, why: str) -> None:
-    readers: list[Callable[[], object]] = [lambda: notes_lines([(name, data)])]
+    readers: list[Callable[[], object]] = [lambda: notes_as_jsonl([(name, data)])]
     if why != "not of one form":
-        readers.append(lambda: incoming_notes.keep_given(data, name=name, what="notes"))
+        readers.append(lambda: incoming_notes.keep_upload(data, name=name, subject="notes"))
     for read_it in readers:
         with pytest.raises(AuditError, match=why) as refused:
             read_it()

@@ -25,7 +25,7 @@ from audit.deid.score_report import (
     Source,
     compare_all,
     compare_scores,
-    readable_of,
+    find_readable,
     score_pairs,
     score_summary,
 )
@@ -114,7 +114,7 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     assert (1 - head.share.high, 1 - head.share.low) == pytest.approx(recall)
     # Of 12 telephones of 12 characters, four lack five.
     contacts = one.summary.coverage.labels["contact"]
-    assert [(r.n_hits, r.n_total) for r in (contacts.whole, contacts.characters)] == [
+    assert [(r.n_hits, r.n_total) for r in (contacts.whole_spans, contacts.characters)] == [
         (8, 12),
         (124, 144),
     ]
@@ -233,7 +233,7 @@ def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
 
 def test_copies_of_no_gold_note_are_told() -> None:
     lines = (json.dumps({"doc_id": name, "output": "x"}) + "\n" for name in ("note-0", "other"))
-    given = keep_outputs("".join(lines).encode(), what="predicted notes")
+    given = keep_outputs("".join(lines).encode(), subject="predicted notes")
     content = answered(order(gold_notes(2), predicted=Source(kind="outputs", ref=given.digest)))
     assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
 
@@ -307,12 +307,12 @@ def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
         assert (case.kind == MISSED) == (said is None) == (case.column == MISSED)
         assert (case.kind == SPURIOUS) == (gold is None) == (case.row == SPURIOUS)
         for span in (case.gold, case.predicted):
-            assert span is None or case.pieces(span)[1] == text[slice(*span)]
-            assert "".join(case.pieces(span)) == case.text
+            assert span is None or case.split_text(span)[1] == text[slice(*span)]
+            assert "".join(case.split_text(span)) == case.text
     assert back == expected and len(cases) == len(expected)
     firsts = [(case.note, min(filter(None, (case.gold, case.predicted)))) for case in cases]
     assert [note for note, _ in firsts] == sorted(note for note, _ in firsts)
-    readable = [(case.note, *case.gold, case.row) for case in readable_of(cases) if case.gold]
+    readable = [(case.note, *case.gold, case.row) for case in find_readable(cases) if case.gold]
     assert sorted(readable) == [
         (i, g.start, g.end, g.label)
         for i, (gold, said) in enumerate(zip(golds, saids, strict=True))
@@ -325,7 +325,11 @@ def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place() -> None:
     gold = build_document("n", text="x" * 5000, spans=[Span(100, 4900, "identifier")])
     said = build_document("n", text="x" * 5000, spans=[], unaligned=["contact"])
     missed, nowhere = kept_cases(make_score([gold], [said]))
-    assert (missed.start, len(missed.text), missed.pieces(missed.gold)[1]) == (60, 600, "x" * 560)
+    assert (missed.start, len(missed.text), missed.split_text(missed.gold)[1]) == (
+        60,
+        600,
+        "x" * 560,
+    )
     assert asdict(nowhere) == {
         "note": 0,
         "doc_id": "n",
@@ -388,8 +392,8 @@ def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
         assert shares["names_touched"] == relaxed.labels["identifier"].estimate("recall")
         assert shares["precision"] == relaxed.together.estimate("precision")
         assert shares["strict_recall"] == summary.criteria["strict"].together.estimate("recall")
-        assert n["covered"] == summary.coverage.together.whole
-        assert n["names_covered"] == summary.coverage.labels["identifier"].whole
+        assert n["covered"] == summary.coverage.together.whole_spans
+        assert n["names_covered"] == summary.coverage.labels["identifier"].whole_spans
         assert shares["harmless"].value == summary.coverage.over_redaction > 0
         assert shares["covered"].low < shares["covered"].value < shares["covered"].high
     for (first, second), own in found.shares.differences.items():

@@ -13,7 +13,7 @@ import pytest
 
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import tagged_text
+from audit.deid.tagged_sets import tag_text
 from audit.deid.taggers import load_tagger
 from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
@@ -82,7 +82,7 @@ def tagged(
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     release = options.pop("release", Release())
     census = tag_notes(
-        open_notes(path), tagger=tagger or Scripted(), out=folder, release=release, **options
+        open_notes(path), tagger=tagger or Scripted(), folder=folder, release=release, **options
     )
     notes_with_spans = [
         json.loads(line) for line in (folder / "spans.jsonl").read_text("utf-8").splitlines()
@@ -362,7 +362,7 @@ def test_surrogates_of_one_name_are_the_same_in_all_notes(tmp_path: Path) -> Non
 def test_within_a_pasted_text_it_is_the_same(tagger: str) -> None:
     text = "Patient: Mary Thompson\nTHOMPSON slept. mary's wound. M.T. and thompson; "
     text += "氏名：高橋健一。高橋、健一は"
-    note = tagged_text(text, tagger=load_tagger(tagger, device="cpu"), release=Release())
+    note = tag_text(text, tagger=load_tagger(tagger, device="cpu"), release=Release())
     assert not [
         name
         for name in ("thompson", "mary", "m.t.", "高橋", "健一")
@@ -383,7 +383,7 @@ def test_a_killed_run_gives_the_same_bytes_and_asks_nothing_twice(tmp_path: Path
     path.write_text("".join(lines))
 
     def run(out: Path, tagger: Scripted) -> None:
-        tag_notes(open_notes(path), tagger=tagger, out=out, release=Release(), register=register)
+        tag_notes(open_notes(path), tagger=tagger, folder=out, release=Release(), register=register)
 
     whole, rest = Scripted(finds), Scripted(finds)
     run(tmp_path / "whole", whole)
@@ -407,7 +407,7 @@ def test_memory_stays_small_with_many_patients(tmp_path: Path) -> None:
         notes = ({"patient_id": name, "text": f"Patient: Wilma {name}"} for name in names)
         path.write_text("\n".join(map(json.dumps, notes)))
         tracemalloc.start()
-        census = tag_notes(open_notes(path), tagger=Behind(), out=folder, release=Release())
+        census = tag_notes(open_notes(path), tagger=Behind(), folder=folder, release=Release())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert census["n_notes"] == n
@@ -467,7 +467,7 @@ def test_a_placeholder_of_mimic_stays_whole() -> None:
     )
     text += "Mr. John Smith came from [**Odd place of John Smith**]."
     for tagger_id in ("rules", "default"):
-        note = tagged_text(text, tagger=load_tagger(tagger_id), release=Release())
+        note = tag_text(text, tagger=load_tagger(tagger_id), release=Release())
         for placeholder in PLACEHOLDERS:
             assert note.released.count(placeholder) == 2, placeholder
         assert "Smith" not in note.released and "04/11/2026" not in note.released

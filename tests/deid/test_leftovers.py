@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.deid import leftovers
-from audit.deid.leftovers import Leftover, Leftovers, find_leftovers, leftovers_of
+from audit.deid.leftovers import Leftover, Leftovers, find_leftovers, find_note_leftovers
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.tagging import tag_notes
@@ -23,7 +23,7 @@ from tests.deid.unseen_notes import marked
 
 
 def left(text: str) -> set[Leftover]:
-    return set(leftovers_of(marked(text)))
+    return set(find_note_leftovers(marked(text)))
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_a_folder_of_tagged_notes_is_read_and_a_damaged_one_refused(tmp_path: Pa
     ]
     source.write_text("\n".join(json.dumps(one) for one in records), "utf-8")
     release = Release(mode="surrogate", seed=1)
-    tag_notes(open_notes(source), tagger=RuleTagger(), out=out, release=release)
-    notes = list(leftovers.tagged_notes(out))
+    tag_notes(open_notes(source), tagger=RuleTagger(), folder=out, release=release)
+    notes = list(leftovers.read_tagged_folder(out))
     assert [row for row, _ in notes] == [1, 2]
     # The surrogates of names and ages are no leftovers.
-    assert [leftovers_of(note) for _, note in notes] == [(("work", "養蜂業"),), ()]
+    assert [find_note_leftovers(note) for _, note in notes] == [(("work", "養蜂業"),), ()]
     (out / "redacted.jsonl").write_text('{"row": 1, "text": "x"}\n')
     with pytest.raises(AuditError, match="damaged"):
-        list(leftovers.tagged_notes(out))
+        list(leftovers.read_tagged_folder(out))
     with pytest.raises(AuditError, match="Cannot be read"):
-        list(leftovers.tagged_notes(tmp_path))
+        list(leftovers.read_tagged_folder(tmp_path))

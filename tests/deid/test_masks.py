@@ -16,20 +16,20 @@ from audit.deid.fill import (
     FilledNote,
     NoteContext,
     ProfileTable,
-    filled,
-    read_age,
-    with_marked_ages,
+    fill_placeholders,
+    find_age,
+    mark_ages,
 )
 from audit.deid.generative.causal_model import LocalModel
 from audit.deid.masks import (
     KINDS,
     Mark,
+    find_kind,
     find_marks,
     has_marks,
-    known_kind,
     mark_text,
-    translated,
-    typed_notes,
+    translate_texts,
+    type_masks,
 )
 from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, written
 from audit.notes.dates import Interval
@@ -44,7 +44,7 @@ TYPED = [
 
 @pytest.mark.parametrize(("text", "expected"), zip(TYPED[::3], TYPED[1::3], strict=True))
 def test_rules_type_mimic(text: str, expected: str) -> None:
-    assert typed_notes([text], has_blanks="___" in text)[0].text == expected
+    assert type_masks([text], has_blanks="___" in text)[0].text == expected
 
 
 def test_an_answer_is_read_however_it_is_written_and_the_others_are_counted() -> None:
@@ -53,7 +53,7 @@ def test_an_answer_is_read_however_it_is_written_and_the_others_are_counted() ->
         "5: shoe size\n6: TEXT\n1: Hospital Name\n7 Patient\n8: Date 1234"
     )
     text = " ".join(f"{n} ___" for n in range(1, 9)) + " [**Foo 3**]"
-    (done,) = typed_notes([text], has_blanks=True, ask=lambda prompts: [reply for _ in prompts])
+    (done,) = type_masks([text], has_blanks=True, ask=lambda prompts: [reply for _ in prompts])
     assert done.text == (
         "1 {{Patient Name}} 2 {{Physician Name 3}} 3 7.4 ((x 4 {{Physician Name}} 5 ___ 6 ___ "
         "7 ___ 8 ___ [**Foo 3**]"
@@ -75,7 +75,7 @@ def test_an_answer_is_read_however_it_is_written_and_the_others_are_counted() ->
     ],
 )
 def test_many_names_of_one_kind_are_understood(name: str, kind: str) -> None:
-    assert known_kind(name) == KINDS.get(kind)
+    assert find_kind(name) == KINDS.get(kind)
     kinds = sorted((one.name, one.value, one.role, one.label) for one in KINDS.values())
     assert hashlib.sha256(repr(kinds).encode()).hexdigest()[:8] == "f811173b"
 
@@ -102,7 +102,7 @@ def test_the_model_is_asked_about_blanks_alone_and_rules_fill_the_gaps() -> None
 
     far = "x" * 481
     notes = [f"Hgb ___ then Ms. ___.{far}Na ___", "Mr. [**Known lastname 3**] came", "K ___. " * 41]
-    done = typed_notes(notes, has_blanks=True, ask=ask)
+    done = type_masks(notes, has_blanks=True, ask=ask)
     assert done[0].text == f"Hgb 9.1 then Ms. {{{{Patient Surname F}}}}.{far}Na 9.1"
     assert done[1].text == "Mr. {{Patient Surname 3 M}} came"
     assert done[2].text == "K 9.1. " + "K ___. " * 7 + "K {{Patient Name}}. " + "K ___. " * 31 + (
@@ -120,7 +120,7 @@ def test_a_translation_keeps_placeholders_or_is_not_taken() -> None:
         return ["退院。{{Patient Name}}" if "KEEP" not in one else "落ちた" for one in texts]
 
     texts = ["{{Patient Name}} left.\n", "KEEP {{Patient Name}}\n", "  \n"]
-    done = translated(texts, ask=ask)
+    done = translate_texts(texts, ask=ask)
     assert [(one.text, one.n_passages, one.n_kept) for one in done] == [
         ("退院。{{Patient Name}}\n", 1, 0),
         (texts[1], 1, 1),
@@ -137,7 +137,7 @@ def test_passages_are_the_text(lengths: list[int], ends: bool) -> None:
         return asked
 
     text = "\n".join("x" * n for n in lengths) + "\n" * ends
-    assert translated([text], ask=ask)[0].text == text
+    assert translate_texts([text], ask=ask)[0].text == text
     assert "".join(asked).replace("\n", "") == "x" * sum(lengths)
     assert all(len(piece) <= 1500 or "\n" not in piece for piece in asked)
     for piece, after in itertools.pairwise(asked):
@@ -158,7 +158,7 @@ def test_a_tiny_model_answers_for_real(tmp_path: Path) -> None:
     assert model(prompts[::-1]) == answers[::-1]
     digests = [LocalModel(directory, max_new_tokens=n).digest for n in (3, 4, 3)]
     assert digests[0] == digests[2] != digests[1]
-    (done,) = typed_notes(["Ms. ___ left"], has_blanks=True, ask=model)
+    (done,) = type_masks(["Ms. ___ left"], has_blanks=True, ask=model)
     assert done.text == "Ms. {{Patient Surname F}} left"
 
 
@@ -195,7 +195,7 @@ def test_every_value_lies_where_its_span_says(
     parts: list[tuple[str, str]], tail: str, locale: str
 ) -> None:
     text = "".join(a + b for a, b in parts) + tail
-    done = filled(text, context=context(locale))
+    done = fill_placeholders(text, context=context(locale))
     # What is left when the values are cut out is the text around the placeholders, and titles.
     rest, at = "", 0
     for span in done.spans:
@@ -204,7 +204,7 @@ def test_every_value_lies_where_its_span_says(
     rest += done.text[at:]
     if not any("{{Title" in mark for _, mark in parts):
         assert rest == "".join(a for a, _ in parts) + tail
-    assert filled(text, context=context(locale)) == done
+    assert fill_placeholders(text, context=context(locale)) == done
     assert all(span.start < span.end and span.label in TYPES for span in done.spans)
 
 
@@ -216,7 +216,7 @@ def test_values_of_every_kind_stay_the_same_in_every_version(locale: str, digest
         for number, sex in (("", ""), ("2", ""), ("3", "M"))
         for content in ((None, "2151-8-4", "Month/Day (2)") if "date" in kind.value else (None,))
     )
-    done = filled(text + "{{Age|over 89}}", context=context(locale))
+    done = fill_placeholders(text + "{{Age|over 89}}", context=context(locale))
     assert (done.n_left, done.text.count("{{")) == (0, 0)
     told = repr(
         [(s.label, s.kind, s.person, v) for s, v in zip(done.spans, values_of(done), strict=True)]
@@ -230,9 +230,11 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
         "{{Patient Name}}; {{Patient Surname}}; {{Patient Initials}}; {{Record Number}}; "
         "{{Physician Surname 3}}; {{Physician Surname 4}}"
     )
-    one = filled(text, context=context(locale, note="n1", stay="s1"))
-    two = filled(text + "{{Patient Name 99}}", context=context(locale, note="n2", stay="s1"))
-    other = filled(text, context=context(locale, note="n3", stay="s2"))
+    one = fill_placeholders(text, context=context(locale, note="n1", stay="s1"))
+    two = fill_placeholders(
+        text + "{{Patient Name 99}}", context=context(locale, note="n2", stay="s1")
+    )
+    other = fill_placeholders(text, context=context(locale, note="n3", stay="s2"))
     name = context(locale).identity.name
     forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
     firsts = {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]}
@@ -259,20 +261,20 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
 
 
 def test_what_is_known_moves_or_stays_and_families_share_surnames() -> None:
-    done = filled(
+    done = fill_placeholders(
         "{{Admission Date|2151-8-4}} {{Birth Date}} {{Age}} {{Sex}}", context=context(ENGLISH)
     )
     values = values_of(done)
     assert values[0] == f"{DAY.year}-{DAY.month}-{DAY.day}" and values[2:] == ("70", "female")
     assert age_on(context(ENGLISH).identity.birth, DAY) == 70
-    done = filled("{{Age|=７０歳}}の{{Title}}{{Shoe Size}}", context=context(JAPANESE))
+    done = fill_placeholders("{{Age|=７０歳}}の{{Title}}{{Shoe Size}}", context=context(JAPANESE))
     assert (values_of(done), done.n_left) == (("７０歳",), 1)
     assert done.text.startswith("７０歳の") and done.text.endswith("{{Shoe Size}}")
-    done = filled("（{{Age}}才）{{Age|=７０歳}}", context=context(JAPANESE))
+    done = fill_placeholders("（{{Age}}才）{{Age|=７０歳}}", context=context(JAPANESE))
     assert (done.text, values_of(done)) == ("（70才）７０歳", ("70才", "７０歳"))
     text = "".join(f"{{{{Family Member Surname {n}}}}}" for n in range(80))
     own = context(JAPANESE).identity.name.surname.written
-    assert 45 <= values_of(filled(text, context=context(JAPANESE))).count(own) <= 75
+    assert 45 <= values_of(fill_placeholders(text, context=context(JAPANESE))).count(own) <= 75
 
 
 # What notes say of their patients.
@@ -296,8 +298,8 @@ def note(text: str, *, patient: str = "p", day: str = "2151-08-04", row: int = 2
     ],
 )
 def test_the_first_age_is_read(text: str, age: int | None) -> None:
-    assert read_age(text) == age
-    assert with_marked_ages("70 yo, ８歳") == "{{Age|=70}} yo, {{Age|=８}}歳"
+    assert find_age(text) == age
+    assert mark_ages("70 yo, ８") == "{{Age|=70}} yo, {{Age|=８}}"
 
 
 def test_a_patients_profile_comes_from_all_notes() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from audit.deid.score_report import SpanCase, misses_csv, published_deid, score_pairs, score_summary
 from audit.deid.span_matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
-from audit.deid.span_metrics import MEASURES, compare, measured
+from audit.deid.span_metrics import MEASURES, compare, measure_counts
 from audit.errors import AuditError
 from audit.notes.spans import Span, build_document, normalize_label
 from audit.task import canonical
@@ -179,7 +179,7 @@ def test_intervals_come_from_patients_and_their_numbers_stay():
         spans = [Span(0, 2, "contact")]
         notes = [(patient, spans, spans * (patient in "acegi"), ()) for patient in patients]
         counts = score_pairs(pairs_of(notes)).criteria["strict"]
-        recall = measured(counts).labels["contact"].estimate("recall")
+        recall = measure_counts(counts).labels["contact"].estimate("recall")
         assert recall.value == 0.5
         return recall.high - recall.low
 
@@ -278,7 +278,7 @@ def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
 
     counts = score_pairs(records()).criteria["label_relaxed"]
     assert dict(counts.cells) == CELLS
-    entries = measured(counts, n_replicates=10).labels
+    entries = measure_counts(counts, n_replicates=10).labels
     assert {label: percent(entry, MEASURES[:3]) for label, entry in entries.items()} == {
         normalize_label(k): v for k, v in TABLES["entity_prf_percent"]["label_relaxed"].items()
     }
@@ -311,7 +311,7 @@ def test_rates_of_a_label_are_the_published_ones(criterion):
         (None, [Span(0, 4, CODE)] * (i < 12), [Span(0, 4, said.get(i, CODE))], ())
         for i in range(13)
     ]
-    entry = measured(score_pairs(pairs_of(notes)).criteria[criterion]).labels[CODE]
+    entry = measure_counts(score_pairs(pairs_of(notes)).criteria[criterion]).labels[CODE]
     published = TABLES["record_percent_complete_clean_exact"][criterion]["個人識別符号"]
     assert percent(entry, ("complete", "clean", "exact"), digits=2) == published
     published = TABLES["entity_prf_percent"][criterion]["個人識別符号"]

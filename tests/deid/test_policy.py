@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from audit.deid import coverage as covering
-from audit.deid.coverage import FIVE, HIPAA, coverage, told
+from audit.deid.coverage import FIVE, HIPAA, describe_rows, list_coverage
 from audit.deid.kinds import KINDS
-from audit.deid.policy import ALL_OUT, LEAVE, READY, SAFE_HARBOR, Policy, policy_of, read_policy
+from audit.deid.policy import ALL_OUT, LEAVE, READY, SAFE_HARBOR, Policy, find_policy, read_policy
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import tagged_text
+from audit.deid.tagged_sets import tag_text
 from audit.deid.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, find_tagger
 from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
@@ -41,15 +41,15 @@ TAKEN = (
 @pytest.mark.parametrize("text", LEFT)
 def test_safe_harbor_leaves_what_it_does_not_list(text: str) -> None:
     note = marked(text)
-    kept, left = SAFE_HARBOR.applied(note)
+    kept, left = SAFE_HARBOR.apply(note)
     assert kept.spans == () and left.total() == len(note.spans)
-    assert ALL_OUT.applied(note) == (note, {})
+    assert ALL_OUT.apply(note) == (note, {})
 
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_safe_harbor_takes_out_what_is_listed_and_what_is_not_told(text: str) -> None:
     note = marked(text)
-    assert SAFE_HARBOR.applied(note) == (note, {})
+    assert SAFE_HARBOR.apply(note) == (note, {})
 
 
 def test_no_name_number_or_contact_of_hand_written_notes_is_left() -> None:
@@ -57,7 +57,7 @@ def test_no_name_number_or_contact_of_hand_written_notes_is_left() -> None:
     n_left = 0
     for name in SETS:
         for note in (*unseen(name, "en"), *unseen(name, "ja")):
-            gone = set(note.spans) - set(SAFE_HARBOR.applied(note)[0].spans)
+            gone = set(note.spans) - set(SAFE_HARBOR.apply(note)[0].spans)
             assert {span.label for span in gone} <= {"quasi_identifier"}
             n_left += len(gone)
     assert n_left > 100
@@ -69,17 +69,15 @@ def test_a_policy_that_keeps_places_keeps_no_word_that_may_be_a_surname(text: st
     places_alone, both = (
         Policy(kinds=dict.fromkeys(kinds, "leave")) for kinds in (["place"], ["place", "name"])
     )
-    assert places_alone.applied(note) == (note, {})
-    assert both.applied(note)[1].total() == 1
+    assert places_alone.apply(note) == (note, {})
+    assert both.apply(note)[1].total() == 1
     town = marked("⟦Q:中島町⟧より転居。")
-    assert places_alone.applied(town)[1] == {"place": 1}
+    assert places_alone.apply(town)[1] == {"place": 1}
 
 
 def test_ages_above_ones_own_limit_are_taken_out() -> None:
     policy = Policy(kinds={"age": LEAVE}, age_above=64)
-    kept, left = policy.applied(
-        marked("⟦Q:64歳⟧ ⟦Q:65歳⟧ ⟦Q:50代⟧ ⟦Q:60代⟧ ⟦Q:sixty-five-year-old⟧")
-    )
+    kept, left = policy.apply(marked("⟦Q:64歳⟧ ⟦Q:65歳⟧ ⟦Q:50代⟧ ⟦Q:60代⟧ ⟦Q:sixty-five-year-old⟧"))
     assert [span.start for span in kept.spans] == [4, 12, 16] and left == {"age": 2}
 
 
@@ -92,7 +90,7 @@ def tag(tmp_path: Path, name: str, policy: Policy, **more: Any) -> dict[str, Any
     return tag_notes(
         open_notes(source),
         tagger=RuleTagger(),
-        out=tmp_path / name,
+        folder=tmp_path / name,
         release=Release(),
         policy=policy,
         **more,
@@ -109,17 +107,17 @@ def test_what_is_left_stays_in_the_text_and_is_counted_by_kind(tmp_path: Path) -
     assert not {"left", "policy"} & everything.keys()
     assert everything["spans"]["quasi_identifier"]["n"] == 3
     assert everything["tagger"] == census["tagger"]
-    at_once = tagged_text(NOTE, tagger=RuleTagger(), release=Release(), policy=SAFE_HARBOR)
+    at_once = tag_text(NOTE, tagger=RuleTagger(), release=Release(), policy=SAFE_HARBOR)
     assert at_once.released in json.loads(released)["text"] and at_once.left == census["left"]
 
 
 def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
-    path.write_bytes(SAFE_HARBOR.file())
-    own = policy_of(str(path))
+    path.write_bytes(SAFE_HARBOR.as_file())
+    own = find_policy(str(path))
     assert own.decisive() == SAFE_HARBOR.decisive() and own.is_ready_made
     assert tuple(own.kinds) == KINDS and not ALL_OUT.decisive()
-    assert [policy_of(name) for name in READY] == [ALL_OUT, SAFE_HARBOR]
+    assert [find_policy(name) for name in READY] == [ALL_OUT, SAFE_HARBOR]
     assert not Policy(title="safe-harbor", kinds={"name": LEAVE}).is_ready_made
     for wrong, why in {
         "": "empty",
@@ -130,26 +128,26 @@ def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
         '{"leave": []}': "is unknown",
     }.items():
         with pytest.raises(AuditError, match=why):
-            read_policy(wrong.encode(), where="own.json")
+            read_policy(wrong.encode(), place="own.json")
     with pytest.raises(AuditError, match="no such policy"):
-        policy_of(str(tmp_path / "none.json"))
+        find_policy(str(tmp_path / "none.json"))
 
 
 def test_the_coverage_has_18_identifiers_and_five_types() -> None:
-    rows = {one.code: one for one in coverage(SAFE_HARBOR, tagger=find_tagger(RULES))}
+    rows = {one.code: one for one in list_coverage(SAFE_HARBOR, tagger=find_tagger(RULES))}
     assert list(rows) == [*HIPAA, *FIVE] and (len(HIPAA), len(FIVE)) == (18, 5)
     named = {kind for kinds, _ in HIPAA.values() for kind in kinds}
-    assert named == set(KINDS) - SAFE_HARBOR.left
+    assert named == set(KINDS) - SAFE_HARBOR.kinds_left
     assert {kind for kinds, _ in FIVE.values() for kind in kinds} == set(KINDS)
-    assert all(rows[code].does == "take out" for code, (kinds, _) in HIPAA.items() if kinds)
+    assert all(rows[code].action == "take out" for code, (kinds, _) in HIPAA.items() if kinds)
     for code in ("biometric", "photographs"):
-        assert rows[code].does == "none" and rows[code].ways == ()
+        assert rows[code].action == "none" and rows[code].ways == ()
     assert rows["vehicle"].ways == () and rows["names"].ways == ("rules", "register")
-    assert rows["quasi_identifier"].does == "part"
-    assert set(rows["quasi_identifier"].left) == SAFE_HARBOR.left
+    assert rows["quasi_identifier"].action == "part"
+    assert set(rows["quasi_identifier"].kinds_left) == SAFE_HARBOR.kinds_left
     everything = Policy(kinds=dict.fromkeys(KINDS, LEAVE))
-    by_default = coverage(everything, tagger=find_tagger(DEFAULT))
-    assert {one.does for one in by_default} == {"leave", "none"}
+    by_default = list_coverage(everything, tagger=find_tagger(DEFAULT))
+    assert {one.action for one in by_default} == {"leave", "none"}
     assert by_default[0].ways == ("rules", "network", "register")
     assert by_default[14].ways == ("rules", "network")
 
@@ -164,24 +162,25 @@ def test_measured_recall_is_told_of_the_tagger_that_was_measured(
     (tmp_path / HAND_WRITTEN).write_text(json.dumps(content), "utf-8")
     monkeypatch.setattr(covering, "SHIPPED", tmp_path)
     rows = {
-        one["identifier"]: one for one in told(coverage(ALL_OUT, tagger=default), language="en")
+        one["identifier"]: one
+        for one in describe_rows(list_coverage(ALL_OUT, tagger=default), language="en")
     }
     dates = rows["3. Dates but for the year; ages above 89"]
     assert dates["en"].replace("\N{NO-BREAK SPACE}", " ") == (
         "dates 96.0 % (86.5 – 98.9 %) of 50, whole 80.0 %"
     )
     assert dates["ja"] == rows["1. Names"]["en"] == "not measured"
-    ja = told(coverage(ALL_OUT, tagger=default), language="ja")
+    ja = describe_rows(list_coverage(ALL_OUT, tagger=default), language="ja")
     assert "日付 50件中" in ja[2]["en"] and len(ja) == 23
-    assert not any(one.measured for one in coverage(ALL_OUT, tagger=find_tagger(RULES)))
+    assert not any(one.measured for one in list_coverage(ALL_OUT, tagger=find_tagger(RULES)))
     content["digest"] = "of another one"
     (tmp_path / HAND_WRITTEN).write_text(json.dumps(content), "utf-8")
-    assert not any(one.measured for one in coverage(ALL_OUT, tagger=default))
+    assert not any(one.measured for one in list_coverage(ALL_OUT, tagger=default))
 
 
 def test_a_left_mark_under_another_one_goes_with_it() -> None:
     note = TaggedDocument(
         "1", "in 2015, Leith", (Span(0, 14, "identifier"), Span(3, 7, "quasi_identifier"))
     )
-    kept, left = SAFE_HARBOR.applied(note)
-    assert left == {"year": 1} and Release().of(kept).text == "[NAME]"
+    kept, left = SAFE_HARBOR.apply(note)
+    assert left == {"year": 1} and Release().redact(kept).text == "[NAME]"

@@ -38,7 +38,7 @@ def documents(draw: st.DrawFn) -> TaggedDocument:
 def test_every_character_of_every_span_goes_and_every_other_stays(
     document: TaggedDocument, mode: str
 ) -> None:
-    done = Release(mode=mode).of(document)
+    done = Release(mode=mode).redact(document)
     rebuilt, at = "", 0
     for one in done.replacements:
         rebuilt += document.text[at : one.start] + one.text
@@ -56,18 +56,18 @@ def test_every_character_of_every_span_goes_and_every_other_stays(
 
 def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk() -> None:
     spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
-    done = Release().of(build_document("1", text="abcdefgh", spans=spans))
+    done = Release().redact(build_document("1", text="abcdefgh", spans=spans))
     assert done.text == "[NAME][CONTACT]h"
     assert done.replacements[0].labels == ("identifier", "quasi_identifier")
     longer = build_document("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
-    assert Release().of(longer).text == "[PHONE]"
+    assert Release().redact(longer).text == "[PHONE]"
 
 
 @pytest.mark.parametrize("text", ["12 - " * 400, "1-" * 1000, "1 1-" * 500, "令和1 " * 400])
 def test_a_mark_of_many_numbers_takes_no_longer_than_others(text: str) -> None:
     note = build_document("1", text=f"{text}x", spans=[Span(0, len(text) + 1, TYPES[0])])
     begin = time.process_time()
-    assert Release(mode="surrogate").of(note).replacements
+    assert Release(mode="surrogate").redact(note).replacements
     assert time.process_time() - begin < 5
 
 
@@ -99,7 +99,7 @@ def test_what_decides_a_release_is_in_its_key() -> None:
 )
 def test_placeholders_are_in_the_language_of_the_note(text: str, language: str, said: str) -> None:
     document = marked(text)
-    done = Release().of(document)
+    done = Release().redact(document)
     assert done.language == language_of(document.text) == language
     assert done.text == text.replace("⟦I:Ann Lee⟧", said)
 
@@ -131,7 +131,7 @@ def test_a_key_is_seen_in_no_record_and_no_text_of_its_release() -> None:
 )
 def test_no_part_of_a_mark_stays(text: str, stays: str) -> None:
     for seed in range(5):
-        released = Release(mode="surrogate", seed=seed).of(marked(text)).text
+        released = Release(mode="surrogate", seed=seed).redact(marked(text)).text
         assert stays not in released, released
 
 
@@ -140,7 +140,7 @@ def test_words_that_say_which_number_it_is_stay() -> None:
         ("call ⟦C:617-555-0101 ext. 42⟧", r"call [0-9]{3}-[0-9]{3}-[0-9]{4} ext\. [0-9]{2}"),
         ("電話 ⟦C:03-1234-5678 内線 12⟧", "電話 0[0-9]-[0-9]{4}-[0-9]{4} 内線 [0-9]{2}"),
     ):
-        assert re.fullmatch(pattern, Release(mode="surrogate").of(marked(text)).text)
+        assert re.fullmatch(pattern, Release(mode="surrogate").redact(marked(text)).text)
 
 
 ROWS = (Path(__file__).parent / "released.txt").read_text("utf-8").split("\n\n")
@@ -150,11 +150,11 @@ ROWS = (Path(__file__).parent / "released.txt").read_text("utf-8").split("\n\n")
 def test_placeholders_say_what_stood_there_and_surrogates_have_its_form(row: str) -> None:
     """A note of one patient, its placeholders and its surrogates: what nothing tells has none."""
     text, placeholders, released = row.strip().split("\n")
-    assert Release().of(marked(text)).text == placeholders
-    assert Release(mode="surrogate", seed=1).of(marked(text)).text == released
+    assert Release().redact(marked(text)).text == placeholders
+    assert Release(mode="surrogate", seed=1).redact(marked(text)).text == released
     if released != placeholders:
         others = {
-            Release(mode="surrogate", seed=1).of(marked(text, patient=patient)).text
+            Release(mode="surrogate", seed=1).redact(marked(text, patient=patient)).text
             for patient in ("p2", "p3", "p4", None)
         }
         assert len({released, *others}) > 2
@@ -165,7 +165,7 @@ def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
         for value in sentence.spans:
             for label in TYPES:
                 note = TaggedDocument("1", sentence.text, (replace(value, label=label),))
-                done = Release(mode="surrogate", seed=1).of(note)
+                done = Release(mode="surrogate", seed=1).redact(note)
                 assert is_placeholder(done.replacements[0].text), sentence.text[
                     value.start : value.end
                 ]
@@ -239,7 +239,7 @@ CASES = st.lists(
 
 def moved(text: str, seed: int) -> list[str]:
     """Return what took the place of the marks of a patient's note."""
-    done = Release(mode="surrogate", seed=seed).of(marked(text))
+    done = Release(mode="surrogate", seed=seed).redact(marked(text))
     return [one.text for one in done.replacements]
 
 
@@ -305,7 +305,7 @@ def test_months_and_years_never_contradict_whole_dates(day: date, other: date, s
 def test_a_patient_moves_as_one_and_others_otherwise() -> None:
     def offset(doc_id: str, patient: str | None, day: str) -> int:
         note = TaggedDocument(doc_id, f"on {day}.", (Span(3, 13, "quasi_identifier"),), patient)
-        new = Release(mode="surrogate", seed=1).of(note).replacements[0].text
+        new = Release(mode="surrogate", seed=1).redact(note).replacements[0].text
         return (date.fromisoformat(new) - date.fromisoformat(day)).days
 
     move = offset("1", "p1", "2024-05-03")

@@ -75,7 +75,7 @@ def released_pairs(release: Release) -> Iterator[Pair]:
     for note in generated_notes():
         names.add(note)
     for note in generated_notes():
-        replacements = release.of(note, names=names.get_names(note.patient_id)).replacements
+        replacements = release.redact(note, names=names.get_names(note.patient_id)).replacements
         for (span, sort), one in zip(kinds_of(note), replacements, strict=True):
             true = note.text[span.start : span.end]
             is_fit = {
@@ -104,7 +104,7 @@ def public_surrogates(patient: str, codes: Sequence[str]) -> Mapping[str, str]:
         spans.append(Span(len(text), len(text) + len(candidate), label))
         text += f"{candidate}\n"
     note = TaggedDocument("x", text, tuple(spans), patient)
-    replacements = Release(mode="surrogate", seed=0).of(note).replacements
+    replacements = Release(mode="surrogate", seed=0).redact(note).replacements
     candidates = [*codes, "2020-01-01"]
     return {one: new.text for one, new in zip(candidates, replacements, strict=True)}
 
@@ -120,7 +120,7 @@ def public_name(patient: str, name: str, sex: str) -> str:
     span = Span(len(cue), len(cue) + len(name), IDENTIFIER)
     words = {"M": "Sex: M 性別：男性", "F": "Sex: F 性別：女性"}.get(sex, "")
     note = TaggedDocument("x", f"{cue}{name}\n{words}", (span,), patient)
-    return Release(mode="surrogate", seed=0).of(note).replacements[0].text
+    return Release(mode="surrogate", seed=0).redact(note).replacements[0].text
 
 
 def sex_in(name: str) -> str:
@@ -219,7 +219,7 @@ def test_the_same_attack_reads_a_release_from_a_public_seed() -> None:
 def test_two_releases_of_the_same_notes_have_nothing_in_common_but_what_is_kept() -> None:
     note = TaggedDocument("1", "on 2024-05-03.", (Span(3, 13, QUASI_IDENTIFIER),), "p")
     moves = [
-        day_in("2024-05-03") - day_in(Release(mode="surrogate").of(note).replacements[0].text)
+        day_in("2024-05-03") - day_in(Release(mode="surrogate").redact(note).replacements[0].text)
         for _ in range(2000)
     ]
     weeks = Counter(move // timedelta(weeks=1) for move in moves)

@@ -66,7 +66,7 @@ def test_values_are_neither_altered_nor_replaced(tagger: str, n_joined: int) -> 
     n_values = n_touched = n_kept = 0
     tags = tag_and_check(load_tagger(tagger, device="cpu"), texts)
     for text, part, spans in zip(texts, parts, tags, strict=True):
-        released = Release(mode="surrogate", seed=1).of(TaggedDocument("1", text, spans))
+        released = Release(mode="surrogate", seed=1).redact(TaggedDocument("1", text, spans))
         start, value_spans = 0, []
         for sentence in part:
             value_spans += [Span(start + s.start, start + s.end, s.label) for s in sentence.spans]
@@ -128,10 +128,8 @@ def test_spans_lie_inside_sorted_and_apart_and_texts_beside_change_nothing(
     for text, spans in zip(texts, tags, strict=True):
         document = TaggedDocument("1", text, spans)
         assert {span.label for span in spans} <= set(TYPES)
-        released = Release().of(document)
-        assert [replacement.start for replacement in released.replacements] == [
-            span.start for span in spans
-        ]
+        released = Release().redact(document)
+        assert [replacement.start for replacement in released.replacements] == [span.start for span in spans]
 
 
 @given(st.text())

@@ -26,7 +26,7 @@ def surrogates(text: str, seed: int, *, names: PatientNames | None = None) -> li
     note = marked(text)
     known = names.get_names(note.patient_id) if names else None
     release = Release(mode="surrogate", seed=seed)
-    return [one.text for one in release.of(note, names=known).replacements]
+    return [one.text for one in release.redact(note, names=known).replacements]
 
 
 def patient_names(*texts: str) -> PatientNames:
@@ -184,7 +184,7 @@ def test_a_release_of_notes_names_a_patient_as_one_person_in_all_of_them(tmp_pat
         tag_notes(
             open_notes(source),
             tagger=RuleTagger(),
-            out=tmp_path / out,
+            folder=tmp_path / out,
             release=Release(mode="surrogate", seed=3),
         )
         lines = (tmp_path / out / "redacted.jsonl").read_text("utf-8").splitlines()
@@ -199,5 +199,5 @@ def test_a_release_of_notes_names_a_patient_as_one_person_in_all_of_them(tmp_pat
 def test_a_note_of_no_patient_tells_its_names_itself() -> None:
     note = marked("Patient: ⟦I:James Haddad⟧. ⟦Q:James⟧ did well.")
     alone = TaggedDocument("n", note.text, note.spans)
-    full, part = (one.text for one in Release(mode="surrogate").of(alone).replacements)
+    full, part = (one.text for one in Release(mode="surrogate").redact(alone).replacements)
     assert part == full.split()[0]

@@ -42,8 +42,8 @@ def begun(tagged_id: str = ID, *, how: Release | None = None, title: str = "") -
         source="uploaded",
         tagger_id="rules",
         tagger_digest=RuleTagger().digest,
-        how=how or Release(),
-        given=b"private",
+        release=how or Release(),
+        notes=b"private",
         title=title,
     )
 
@@ -61,7 +61,7 @@ def make(tmp_path: Path) -> Any:
         ]
         source.write_text("\n".join(lines), "utf-8")
         out = one.path / sets.RESULT
-        tag_notes(open_notes(source), tagger=RuleTagger(), out=out, release=one.how)
+        tag_notes(open_notes(source), tagger=RuleTagger(), folder=out, release=one.how)
         assert not TAGGED_SETS.get(ID).is_whole
         sets.write_index(one.path)
         return TAGGED_SETS.get(ID)
@@ -71,13 +71,13 @@ def make(tmp_path: Path) -> Any:
 
 def add(one: TaggedSet, number: int, text: str, *, is_everywhere: bool = False) -> int:
     wish = Wish(label=QUASI, text=text)
-    return sets.correct_set(one, wish, number=number, who="ann", is_everywhere=is_everywhere)
+    return sets.correct_set(one, wish, number=number, user="ann", is_everywhere=is_everywhere)
 
 
 def take(one: TaggedSet, number: int) -> Span:
     span = sets.note_at(one, number, index=sets.read_index(one)).document.spans[0]
     wish = Wish(label="", place=(span.start, span.end))
-    sets.correct_set(one, wish, number=number, who="ben", is_everywhere=False)
+    sets.correct_set(one, wish, number=number, user="ben", is_everywhere=False)
     return span
 
 
@@ -92,7 +92,7 @@ def note(*spans: Span, text: str = TEXT) -> TaggedDocument:
 
 def changed(document: TaggedDocument, label: str = LABEL, **wish: Any) -> tuple[Any, Any] | None:
     """Return what a wish takes away and what it puts in the place, as (start, end, label)."""
-    made = sets.correction_for(document, Wish(label=label, **wish), who="ann")
+    made = sets.make_correction(document, Wish(label=label, **wish), user="ann")
     if made is None:
         return None
     rows = [[(x.start, x.end, x.label) for x in spans] for spans in (made.gone, made.spans)]
@@ -137,13 +137,15 @@ def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
 
     wrong, right = Span(4, 5, LABEL), Span(0, 4, LABEL)
     whole = TaggedDocument("1", TEXT, (wrong,), "p", 2, ("contact",))
-    done = sets.corrected(whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)])
+    done = sets.apply_corrections(
+        whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)]
+    )
     instead = Correction(kind=ADDED, spans=(right,), gone=(wrong,), who="ann")
-    assert sets.corrected(whole, [instead]).spans == (right,)
+    assert sets.apply_corrections(whole, [instead]).spans == (right,)
     assert done == TaggedDocument("1", TEXT, (right, wrong), "p", 2, ("contact",))
-    assert sets.corrected(whole, []) == whole
+    assert sets.apply_corrections(whole, []) == whole
     with pytest.raises(AuditError, match="does not fit"):
-        sets.corrected(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
+        sets.apply_corrections(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
     for kind, number in (("changed", 0), (ADDED, -1)):
         with pytest.raises(AuditError):
             fix(kind, right, number=number)
@@ -180,9 +182,9 @@ def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
     assert index[:, 2].tolist() == [3, 0, 1]
     alone = [sets.note_at(one, number, index=index) for number in (2, 0, 1)]
     assert [note.document.text for note in alone] == [NOTES[2], NOTES[0], NOTES[1]]
-    assert [alone[i] for i in (1, 2, 0)] == list(sets.notes_of(one))
+    assert [alone[i] for i in (1, 2, 0)] == list(sets.read_notes(one))
     lines = (one.path / sets.RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
-    for note, line in zip(sets.notes_of(one), lines, strict=True):
+    for note, line in zip(sets.read_notes(one), lines, strict=True):
         assert {"row": note.row, "text": note.released} == json.loads(line)
         assert [note.released[r.new_start : r.new_end] for r in note.replacements] == [
             r.text for r in note.replacements
@@ -196,42 +198,44 @@ def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
     # No name: of surrogates too it becomes a placeholder.
     assert shown.released == ("■■" if mode == "mask" else "【その他】") + "なし。"
     assert NOTES[0][gone.start : gone.end] in sets.note_at(one, 0, index=index).released
-    assert list(sets.notes_of(one)) == [sets.note_at(one, n, index=index) for n in range(3)]
+    assert list(sets.read_notes(one)) == [sets.note_at(one, n, index=index) for n in range(3)]
     assert one.spans_path.read_bytes() == own
     assert sets.note_at(one, 1, index=index, corrections={}).document.spans == ()
-    files = unzipped(sets.exported(sets.notes_of(one), form="brat", n_notes=3))
+    files = unzipped(sets.export_notes(sets.read_notes(one), form="brat", n_notes=3))
     assert b"quasi_identifier 0 2" in files["d1.ann"]
 
 
 def test_notes_are_searched_in_name_and_text_and_chosen_by_their_marks(make: Any) -> None:
     one = make()
-    found = {text: sets.notes_with(one, text=text) for text in ("高橋", '"quoted"', "\n電話", "d1")}
+    found = {
+        text: sets.search_notes(one, text=text) for text in ("高橋", '"quoted"', "\n電話", "d1")
+    }
     assert found == {"高橋": (0,), '"quoted"': (2,), "\n電話": (0,), "d1": (1,)}
     for word in (LABEL, "doc_id", "start", "p1"):
-        assert sets.notes_with(one, text=word) == ()
+        assert sets.search_notes(one, text=word) == ()
     index = sets.read_index(one)
-    assert sets.chosen_notes(index, only="with").tolist() == [0, 2]
+    assert sets.choose_notes(index, only="with").tolist() == [0, 2]
     add(one, 1, "特記")
     take(one, 2)
     kept = sets.corrections_of(one)
     chosen = {
-        only: sets.chosen_notes(index, only=only, corrections=kept).tolist()
+        only: sets.choose_notes(index, only=only, corrections=kept).tolist()
         for only in ("all", "with", "without", "corrected")
     }
     assert chosen == {"all": [0, 1, 2], "with": [0, 1], "without": [2], "corrected": [1, 2]}
     for only, numbers in (("corrected", [2]), ("with", [0]), ("all", [0, 2])):
-        own = sets.chosen_notes(index, only=only, hits=[0, 2], corrections=kept)
+        own = sets.choose_notes(index, only=only, hits=[0, 2], corrections=kept)
         assert own.tolist() == numbers
 
 
 def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(make: Any) -> None:
     one = make()
     own, index = one.census, sets.read_index(one)
-    assert sets.corrected_census(one, index=index, corrections={}) == own | {"n_notes_corrected": 0}
+    assert sets.correct_census(one, index=index, corrections={}) == own | {"n_notes_corrected": 0}
     add(one, 1, "特記")
     add(one, 1, "なし")
     gone = take(one, 2)
-    census = sets.corrected_census(one, index=index, corrections=sets.corrections_of(one))
+    census = sets.correct_census(one, index=index, corrections=sets.corrections_of(one))
     assert census == {
         **{name: value for name, value in own.items() if name != "sha256"},
         "n_notes_without_spans": 1,
@@ -250,12 +254,12 @@ def test_undo_takes_the_last_one_back_and_stays_on_record(make: Any) -> None:
     one = make()
     for text in ("特記", "なし"):
         add(one, 1, text)
-    sets.undo_correction(one, 1, who="cy")
-    sets.undo_correction(one, 2, who="cy")  # nothing to undo there
+    sets.undo_correction(one, 1, user="cy")
+    sets.undo_correction(one, 2, user="cy")  # nothing to undo there
     assert {n: [(c.spans, c.who) for c in own] for n, own in sets.corrections_of(one).items()} == {
         1: [((Span(0, 2, QUASI),), "ann")]
     }
-    sets.undo_correction(one, 1, who="cy")
+    sets.undo_correction(one, 1, user="cy")
     assert sets.corrections_of(one) == {}
     path = one.path / sets.CORRECTIONS
     kinds = [json.loads(line)["kind"] for line in path.read_text("utf-8").splitlines()]
@@ -272,9 +276,9 @@ def test_all_notes_are_corrected_at_once_and_undone_where_nothing_came_after(mak
         2: [(Span(14, 16, QUASI),)],
     }
     index, kept = sets.read_index(one), sets.corrections_of(one)
-    assert sets.chosen_notes(index, only="corrected", corrections=kept).tolist() == [0, 2]
+    assert sets.choose_notes(index, only="corrected", corrections=kept).tolist() == [0, 2]
     add(one, 2, "mg/dL")
-    sets.undo_correction(one, 0, who="cy")
+    sets.undo_correction(one, 0, user="cy")
     assert {n: len(own) for n, own in sets.corrections_of(one).items()} == {2: 2}
     with pytest.raises(AuditError, match="Nothing is changed"):
         add(one, 0, "佐藤", is_everywhere=True)
@@ -286,7 +290,7 @@ def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any
         sets.write_index(one.path, should_stop=lambda: True)
     for line in ("{", '{"number": 0, "spans": [], "who": ""}'):
         (one.path / sets.CORRECTIONS).write_text(line + "\n", "utf-8")
-        for call in (lambda: sets.corrections_of(one), lambda: list(sets.notes_of(one))):
+        for call in (lambda: sets.corrections_of(one), lambda: list(sets.read_notes(one))):
             with pytest.raises(AuditError, match="damaged"):
                 call()
     (one.path / sets.RESULT / "redacted.jsonl").write_text("")
@@ -301,23 +305,25 @@ def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any
 
 @pytest.mark.parametrize("form", sets.PRIVATE)
 def test_spans_come_back_from_every_format(make: Any, form: str, tmp_path: Path) -> None:
-    notes = list(sets.notes_of(make()))
-    data = sets.exported(notes, form=form, n_notes=3)
+    notes = list(sets.read_notes(make()))
+    data = sets.export_notes(notes, form=form, n_notes=3)
     name = sets.export_name(form, n_notes=3)
     files = unzipped(data) if name.endswith(".zip") else {name: data}
     folder = tmp_path / "files"
     folder.mkdir()
     for one, content in files.items():
         (folder / one).write_bytes(content)
-    back = annotated_notes(folder if len(files) > 1 else folder / name).all()
+    back = annotated_notes(folder if len(files) > 1 else folder / name).read_all()
     assert [(d.doc_id, d.text, d.spans) for d in back] == [
         (note.document.doc_id, note.document.text, note.document.spans) for note in notes
     ]
 
 
 def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
-    notes = list(sets.notes_of(make()))
-    files = {form: sets.exported(notes, form=form, n_notes=3) for form in ("csv", "jsonl", "text")}
+    notes = list(sets.read_notes(make()))
+    files = {
+        form: sets.export_notes(notes, form=form, n_notes=3) for form in ("csv", "jsonl", "text")
+    }
     rows = list(csv.reader(io.StringIO(files["csv"].decode("utf-8-sig"))))
     texts = [note.released for note in notes]
     assert rows == [["row", "text"], ["1", texts[0]], ["2", texts[1]], ["3", "'" + texts[2]]]
@@ -330,7 +336,7 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
         assert {(one.date_time[0], one.external_attr >> 16) for one in folder.infolist()} == {
             (1980, 0o600)
         }
-    assert sets.exported(notes[:1], form="text", n_notes=1) == texts[0].encode()
+    assert sets.export_notes(notes[:1], form="text", n_notes=1) == texts[0].encode()
     names = [sets.export_name("text", n_notes=n) for n in (1, 2)]
     assert names == ["redacted.txt", "redacted-texts.zip"]
 
@@ -338,20 +344,20 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
 def test_what_a_format_cannot_say_is_listed() -> None:
     spans = [Span(3, 5, LABEL), Span(4, 6, QUASI)]
     notes = [
-        sets.released_note(build_document(str(i), text=text, spans=spans), row=i, release=Release())
+        sets.release_note(build_document(str(i), text=text, spans=spans), row=i, release=Release())
         for i, text in enumerate(("氏名：高橋健一", "bell \x07 氏名：高橋健一"))
     ]
-    files = unzipped(sets.exported(notes, form="i2b2", n_notes=2))
+    files = unzipped(sets.export_notes(notes, form="i2b2", n_notes=2))
     assert [*files] == ["0.xml", "left_out.csv"]
     assert "control character" in files["left_out.csv"].decode("utf-8-sig")
-    files = unzipped(sets.exported(notes[:1], form="inline", n_notes=1))
+    files = unzipped(sets.export_notes(notes[:1], form="inline", n_notes=1))
     flattened = "氏名：<識別子>高橋</識別子><準識別子>健</準識別子>一"
     assert files["0.txt"].decode() == flattened
 
 
 def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
     release = Release()
-    found = sets.tagged_text(NOTES[0], tagger=RuleTagger(), release=release)
+    found = sets.tag_text(NOTES[0], tagger=RuleTagger(), release=release)
     assert found.released == "氏名：【氏名】　【日付】 受診。\n電話 【連絡先】。"
     expected = {
         "n_notes": 1,
@@ -367,16 +373,16 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
         "n_notes_corrected": 0,
     }
     assert json.loads(census_file(sets.census_of(found))) == expected
-    kept = sets.released_note(found.document, row=1, release=release, kept="氏名：〇〇")
+    kept = sets.release_note(found.document, row=1, release=release, earlier_text="氏名：〇〇")
     assert (kept.released, kept.replacements) == ("氏名：〇〇", ())
     fix = Correction(kind=REMOVED, spans=found.document.spans, who="ann")
-    done = sets.released_note(found.document, row=1, release=release, corrections=[fix])
+    done = sets.release_note(found.document, row=1, release=release, corrections=[fix])
     assert done.released == NOTES[0]
     changed = {"n_notes_without_spans": 1, "n_replaced": 0, "spans": {}, "n_notes_corrected": 1}
     assert sets.census_of(done) == expected | changed
     for text, why in ((" \n", "empty"), ("x" * 100_001, "more than 100,000"), ("a\0", "NUL")):
         with pytest.raises(AuditError, match=why):
-            sets.tagged_text(text, tagger=RuleTagger(), release=release)
+            sets.tag_text(text, tagger=RuleTagger(), release=release)
 
 
 def test_surrogates_of_a_patient_agree_in_all_notes_and_are_marked(tmp_path: Path) -> None:
@@ -395,10 +401,10 @@ def test_surrogates_of_a_patient_agree_in_all_notes_and_are_marked(tmp_path: Pat
     for seed in range(6):
         one = begun(f"{seed:012x}", how=Release(mode="surrogate", seed=seed))
         tag_notes(
-            open_notes(source), tagger=RuleTagger(), out=one.path / sets.RESULT, release=one.how
+            open_notes(source), tagger=RuleTagger(), folder=one.path / sets.RESULT, release=one.how
         )
         sets.write_index(one.path)
-        found = list(sets.notes_of(TAGGED_SETS.get(one.tagged_id)))
+        found = list(sets.read_notes(TAGGED_SETS.get(one.tagged_id)))
         names = [note.replacements[0].text for note in found]
         assert names[0] == names[1] == names[3] and sex_of_given_name(names[0].split()[0]) == "F"
         assert sex_of_given_name(names[2].split()[0]) == "M"

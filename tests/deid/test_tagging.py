@@ -66,7 +66,7 @@ def notes_file(path: Path, *, n: int = 300) -> Path:
 def tag(path: Path, out: Path, tagger: Tagger | None = None, **more: Any) -> dict[str, Any]:
     release = more.pop("release", Release())
     return tag_notes(
-        open_notes(path), tagger=tagger or RuleTagger(), out=out, release=release, **more
+        open_notes(path), tagger=tagger or RuleTagger(), folder=out, release=release, **more
     )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from audit.deid import taggers
 from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.release import Release
-from audit.deid.tagged_sets import tagged_text
+from audit.deid.tagged_sets import tag_text
 from audit.deid.tagger import Tags, Window, drop_overlaps, tag_and_check
 from audit.deid.taggers import BackedTagger, find_tagger, load_tagger, unite_spans
 from audit.deid.tagging import tag_notes
@@ -122,7 +122,7 @@ def test_what_the_default_tagger_finds_is_left_in_no_note_that_was_not_copied(
     census = tag_notes(
         open_notes(notes_file(tmp_path)),
         tagger=Copyist(COPIES[copy]),
-        out=tmp_path / "out",
+        folder=tmp_path / "out",
         release=Release(),
     )
     released = [line["text"] for line in lines_of(tmp_path / "out" / "redacted.jsonl")]
@@ -154,7 +154,7 @@ def test_a_note_that_was_not_copied_can_be_withheld(tmp_path: Path) -> None:
     census = tag_notes(
         open_notes(notes_file(tmp_path)),
         tagger=Copyist(lambda text: writes[text]),
-        out=tmp_path / "out",
+        folder=tmp_path / "out",
         release=Release(),
         uncopied="withhold",
     )
@@ -170,7 +170,7 @@ def test_a_note_that_was_not_copied_can_be_withheld(tmp_path: Path) -> None:
     everything = tag_notes(
         open_notes(notes_file(tmp_path)),
         tagger=Copyist(lambda text: ""),
-        out=tmp_path / "none",
+        folder=tmp_path / "none",
         release=Release(),
         uncopied="withhold",
     )
@@ -183,7 +183,7 @@ def test_what_was_copied_is_left_to_the_tagger(tmp_path: Path) -> None:
         tagger = BackedTagger(Copyist(write), Words())
         assert tag_and_check(tagger, NOTES) == ((),) * len(NOTES)
     copyist = Copyist(lambda text: text[:9])
-    note = tagged_text(NOTES[0], tagger=taggers.add_fallback(copyist), release=Release())
+    note = tag_text(NOTES[0], tagger=taggers.add_fallback(copyist), release=Release())
     assert "Smith" not in note.released, "a text that is pasted too"
     assert taggers.add_fallback(taggers.add_fallback(copyist)) == taggers.add_fallback(copyist)
 
@@ -250,7 +250,7 @@ def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, policy: Any)
     census = tag_notes(
         open_notes(notes_file(tmp_path)),
         tagger=load_tagger(str(folder), device="cpu"),
-        out=tmp_path / "out",
+        folder=tmp_path / "out",
         release=Release(),
         uncopied=policy,
     )
@@ -317,5 +317,5 @@ def test_what_was_not_copied_of_a_decomposed_note_stands_at_its_place_in_the_not
         edits=Counter(),
         census=Counter(),
     )
-    assert reading.in_source(note, folded).uncopied == ((text.index("Mrs."), len(text)),)
+    assert reading.to_source(note, folded).uncopied == ((text.index("Mrs."), len(text)),)
     assert start < text.index("Mrs.")

@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from audit.deid.score_report import Scored, score_pairs
-from audit.deid.span_metrics import measured
+from audit.deid.score_report import ScoreCounts, score_pairs
+from audit.deid.span_metrics import measure_counts
 from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger, shipped_figures
 from audit.notes.spans import CONTACT
@@ -18,7 +18,7 @@ SETS = ("third/ja", "third/en", *(f"proxy/{name}" for name in PROXIES))
 
 
 @cache
-def scored(tagger: str, name: str) -> Scored:
+def scored(tagger: str, name: str) -> ScoreCounts:
     """Return the scores of a tagger."""
     notes = read_marked_notes(name)
     tags = tag_and_check(load_tagger(tagger, device="cpu"), [note.text for note in notes])
@@ -50,7 +50,7 @@ def test_taggers_stay_as_good_on_notes_they_were_not_made_for(
     tagger: str, name: str, precision: float, recall: float
 ) -> None:
     scores = scored(tagger, name)
-    metrics = measured(scores.criteria["label_relaxed"])
+    metrics = measure_counts(scores.criteria["label_relaxed"])
     assert metrics.together.estimate("precision").value >= precision
     assert metrics.together.estimate("recall").value >= recall
     if tagger == "rules":  # contacts have a form of their own
@@ -79,7 +79,7 @@ def test_the_page_shows_what_the_third_set_says(tagger: str, language: str) -> N
     )
     recall, n_gold = figures.recalls["all"]
     counts = scored(tagger, f"third/{language}").criteria["label_relaxed"]
-    together = measured(counts).together
+    together = measure_counts(counts).together
     assert (figures.n_notes, n_gold) == (60, together.n_gold)
     # Another release of torch may round a few scores the other way.
     assert recall.value == pytest.approx(together.estimate("recall").value, abs=0.02)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from audit.deid.borders import extend_to_words, tag_whole_words
 from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import tagged_text
+from audit.deid.tagged_sets import tag_text
 from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import load_tagger
 from audit.deid.tagging import tag_notes
@@ -183,7 +183,7 @@ def test_a_title_is_followed_by_a_whole_name(name: str, form: str) -> None:
         (f"Dr. {normal_name}'s note", "Dr. [NAME]'s note"),
         (f"Mr. {normal_name}’s pain", "Mr. [NAME]’s pain"),
     ):
-        released = tagged_text(text, tagger=load_tagger("default"), release=Release()).released
+        released = tag_text(text, tagger=load_tagger("default"), release=Release()).released
         assert released == rest
 
 
@@ -232,7 +232,7 @@ def test_a_find_of_any_script_is_a_whole_word(text: str, part: str, word: str) -
     words = [fold_text(text[span.start : span.end]).text for span in spans]
     assert words and set(words) == {unicodedata.normalize("NFC", word)}
     # Also of a tagger that keeps no promise: nothing is released in part.
-    released = tagged_text(text, tagger=Cutting(part), release=Release()).document.spans
+    released = tag_text(text, tagger=Cutting(part), release=Release()).document.spans
     assert {text[span.start : span.end] for span in released} >= {
         text[span.start : span.end] for span in spans
     }
@@ -299,7 +299,7 @@ def list_differing_texts(tagger: str, plain: Sequence[str], texts: Sequence[str]
         assert folded.text == clean
         if folded.folded_spans(spans) != clean_spans:
             different.append(text)
-        note = tagged_text(text, tagger=loaded, release=Release())
+        note = tag_text(text, tagger=loaded, release=Release())
         rest, end = "", 0  # nothing outside marks is changed
         for replacement in note.replacements:
             rest += text[end : replacement.start] + replacement.text
@@ -365,7 +365,7 @@ def test_what_is_not_shown_hides_no_name_from_a_register(
     tag_notes(
         open_notes(tmp_path / "notes.jsonl"),
         tagger=tagger,
-        out=tmp_path / "out",
+        folder=tmp_path / "out",
         release=Release(),
         register=register,
     )

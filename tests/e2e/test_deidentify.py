@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from audit.deid.incoming_notes import keep_given
+from audit.deid.incoming_notes import keep_upload
 from audit.deid.tagged_sets import TAGGED_SETS
 from audit.home import HOME_VARIABLE
 from pages.ui.state import words_of
@@ -252,7 +252,7 @@ def test_many_notes_by_a_job_shown_once_names_are_revealed_and_corrected_in_all(
     settle(page)
     gold = saved(page, "deidentify_set_file_spans", folder=tmp_path).read_bytes()
     monkeypatch.setenv(HOME_VARIABLE, str(home))
-    given = keep_given(gold, name="spans.jsonl", what="gold notes")
+    given = keep_upload(gold, name="spans.jsonl", subject="gold notes")
     assert given.n_notes == 200
     census = json.loads(saved(page, "deidentify_set_file_census", folder=tmp_path).read_bytes())
     assert census["n_notes_corrected"] == 200 and "sha256" not in census

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from audit.deid.release import Release
 from audit.deid.taggers import list_taggers
-from audit.deid.tasks import one_text, tagging_task
+from audit.deid.tasks import single_text, tagging_task
 from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE
 from audit.jobs import service, table
@@ -38,9 +38,9 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     servers(tmp_path / "home")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     asked = tagging_task(
-        one_text("氏名：高橋健一", source="pasted"),
+        single_text("：", source="pasted"),
         tagger=list_taggers()[1],
-        how=Release(),
+        release=Release(),
     ).question()
     waiting = table.insert(asked)  # as one left it who died before a worker was started
     assert waiting is not None and waiting.state == "queued"

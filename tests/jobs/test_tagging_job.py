@@ -13,9 +13,9 @@ from audit.deid.release import Release
 from audit.deid.rules import RuleTagger
 from audit.deid.score_report import SCORES, Source
 from audit.deid.scoring import ScoreTask
-from audit.deid.tagged_sets import INPUT, REGISTER, TAGGED_SETS, notes_of
+from audit.deid.tagged_sets import INPUT, REGISTER, TAGGED_SETS, read_notes
 from audit.deid.taggers import KnownTagger
-from audit.deid.tasks import NotesToTag, TaggingTask, one_text, tagging_task, uploaded
+from audit.deid.tasks import NotesToTag, TaggingTask, read_uploads, single_text, tagging_task
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE
 from audit.jobs.service import KINDS
@@ -44,7 +44,7 @@ def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
 
 
 def asked(notes, *, tagger=RULES, how=HOW, title="", policy=ALL_OUT):
-    return tagging_task(notes, tagger=tagger, how=how, title=title, policy=policy).question()
+    return tagging_task(notes, tagger=tagger, release=how, title=title, policy=policy).question()
 
 
 def many(n: int) -> bytes:
@@ -53,7 +53,7 @@ def many(n: int) -> bytes:
 
 
 def test_an_upload_becomes_a_set_and_what_was_handed_in_goes():
-    question = asked(uploaded([("高橋健一.jsonl", many(5))]), title="Ward")
+    question = asked(read_uploads([("高橋健一.jsonl", many(5))]), title="Ward")
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == SHORT
     assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
@@ -66,13 +66,13 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes():
     for phase in {progress.phase.replace(" ", "_") for progress in seen}:
         assert words_of("ja").text(f"jobs_stage_tagging_{phase}")
     assert not (folder / INPUT).exists()
-    assert all("高橋健一" not in note.released for note in notes_of(one))
+    assert all("高橋健一" not in note.released for note in read_notes(one))
     assert TaggingTask.ordered(order).run(contact([])) == (tagged_id,)  # killed after it was made
 
 
 def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
     copying = KnownTagger("trained/" + "a" * 12, "generative", "", "d")
-    note, notes = one_text(NAMED, source="pasted"), NotesToTag("uploaded", given=many(9000))
+    note, notes = single_text(NAMED, source="pasted"), NotesToTag("uploaded", content=many(9000))
     (tmp_path / "ward").mkdir()
     (tmp_path / "ward" / "notes.csv").write_text(f"id,text\n1,{NAMED}\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
@@ -92,12 +92,12 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
 
 
 def test_what_makes_another_question(tmp_path):
-    notes = one_text(NAMED, source="pasted")
+    notes = single_text(NAMED, source="pasted")
     one = asked(notes)
     same = asked(notes, how=Release(seed=9), title="T")
     assert one.digest == same.digest and one.order == same.order
     others = [asked(notes, how=Release(mode="mask"))]
-    others.append(asked(one_text(NAMED + "1", source="pasted")))
+    others.append(asked(single_text(NAMED + "1", source="pasted")))
     ward = tmp_path / "ward"
     ward.mkdir()
     (ward / "notes.csv").write_text(f"id,text,body\n1,{NAMED},x\n", "utf-8")
@@ -112,14 +112,14 @@ def test_what_makes_another_question(tmp_path):
     assert len({one.digest, *(other.digest for other in others)}) == 7
     (tagged_id,) = TaggingTask.ordered(others[-2].order).run(contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
-    assert [note.document.doc_id for note in notes_of(TAGGED_SETS.get(tagged_id))] == ["2"]
+    assert [note.document.doc_id for note in read_notes(TAGGED_SETS.get(tagged_id))] == ["2"]
 
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
-    whole = asked(uploaded([("n.jsonl", many(300))]), how=Release(mode="mask")).order
+    whole = asked(read_uploads([("n.jsonl", many(300))]), how=Release(mode="mask")).order
     TaggingTask.ordered(whole).run(contact([]))
     monkeypatch.setattr(tagging, "_BATCH_NOTES", 20)
-    order = asked(uploaded([("n.jsonl", many(300))])).order
+    order = asked(read_uploads([("n.jsonl", many(300))])).order
     with pytest.raises(AuditCancelled):
         TaggingTask.ordered(order).run(contact([], n_asked=15))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
@@ -139,7 +139,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
 
 
 def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
-    order = asked(one_text(NAMED, source="pasted")).order
+    order = asked(single_text(NAMED, source="pasted")).order
     other = RuleTagger(groups=("dates",))
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
@@ -151,12 +151,12 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
 
 def test_a_set_keeps_its_policy_and_is_scored_under_it():
     text = "A 72-year-old man. MRN: 4471902"
-    notes = one_text(text, source="pasted")
+    notes = single_text(text, source="pasted")
     order = asked(notes, policy=SAFE_HARBOR).order
     (tagged_id,) = TaggingTask.ordered(order).run(contact([]))
     kept = TAGGED_SETS.get(tagged_id)
     assert kept.policy == SAFE_HARBOR and kept.census["left"] == {"age": 1, "sex": 1}
-    assert [one.released for one in notes_of(kept)] == ["A 72-year-old man. MRN: [ID]"]
+    assert [one.released for one in read_notes(kept)] == ["A 72-year-old man. MRN: [ID]"]
     spans = (Span(2, 13, TYPES[1]), Span(14, 17, TYPES[1]), Span(24, 31, TYPES[3]))
     task = ScoreTask(
         gold=given_as([TaggedDocument("1", text, spans)]),
@@ -170,7 +170,7 @@ def test_a_set_keeps_its_policy_and_is_scored_under_it():
 
 
 PATIENTS = "patient_id,氏名\np,高橋 健一\n".encode()
-OF_ONE = uploaded(
+OF_ONE = read_uploads(
     [("n.jsonl", b'{"patient_id": "p", "text": "\xe5\x81\xa5\xe4\xb8\x80\xe3\x81\xaf"}')]
 )
 
@@ -180,12 +180,12 @@ def test_a_register_is_part_of_the_question_and_one_that_was_handed_in_goes(tmp_
     (tmp_path / "ward").mkdir()
     (tmp_path / "ward" / "patients.csv").write_bytes(PATIENTS)
     register = (
-        NotesToTag("uploaded", given=PATIENTS)
+        NotesToTag("uploaded", content=PATIENTS)
         if is_given
         else NotesToTag("registered", file_id="ward/patients.csv")
     )
     tasks_of = [
-        tagging_task(OF_ONE, tagger=RULES, how=HOW, register=one) for one in (register, None)
+        tagging_task(OF_ONE, tagger=RULES, release=HOW, register=one) for one in (register, None)
     ]
     assert len({task.question().digest for task in tasks_of}) == 2
     order = json.loads(json.dumps(tasks_of[0].question().order))
@@ -194,13 +194,13 @@ def test_a_register_is_part_of_the_question_and_one_that_was_handed_in_goes(tmp_
     assert (folder / REGISTER).is_file() == is_given
     TaggingTask.ordered(order).run(contact([]))
     one = TAGGED_SETS.get(order["tagged_id"])
-    assert [note.released for note in notes_of(one)] == ["【氏名】は"]
+    assert [note.released for note in read_notes(one)] == ["【氏名】は"]
     assert one.census["register"]["n_patients"] == 1 and not (folder / REGISTER).exists()
     assert (tmp_path / "ward" / "patients.csv").exists()
 
 
 def test_a_register_that_is_not_understood_keeps_nothing():
-    register = NotesToTag("uploaded", given=b"patient_id,shoe\np,9\n")
+    register = NotesToTag("uploaded", content=b"patient_id,shoe\np,9\n")
     with pytest.raises(AuditError, match="not understood: 2"):
-        tagging_task(OF_ONE, tagger=RULES, how=HOW, register=register)
+        tagging_task(OF_ONE, tagger=RULES, release=HOW, register=register)
     assert TAGGED_SETS.all() == ()

@@ -186,7 +186,7 @@ def test_a_score_of_copies_says_how_faithful_they_are() -> None:
     golds = gold_notes(2)
     outputs = [{"doc_id": note.doc_id, "output": f"{write_tags(note)}</連絡先>"} for note in golds]
     data = "".join(json.dumps(one) + "\n" for one in outputs).encode()
-    given = keep_outputs(data, what="predicted notes")
+    given = keep_outputs(data, subject="predicted notes")
     score_id = make_score(golds, Source(kind="outputs", ref=given.digest))
     shown = texts(open_page("deidentify", tab="measures"))
     assert "2 tags are malformed. 0 tagged spans" in shown and "Of 10 tags in all" in shown

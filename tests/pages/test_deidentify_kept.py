@@ -11,10 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.deid.release import Release
-from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet, corrections_of, notes_of, write_index
+from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet, corrections_of, read_notes, write_index
 from audit.deid.taggers import list_taggers
 from audit.deid.tagging import tag_notes
-from audit.deid.tasks import TaggingTask, tagging_task, uploaded
+from audit.deid.tasks import TaggingTask, read_uploads, tagging_task
 from audit.jobs import service, table
 from audit.jobs.table import read_order
 from audit.notes.read import VARIABLE
@@ -43,9 +43,9 @@ def made(
 ) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
-        uploaded([("n.jsonl", data or notes_file(n))]),
+        read_uploads([("n.jsonl", data or notes_file(n))]),
         tagger=list_taggers()[1],
-        how=how or Release(),
+        release=how or Release(),
         title=title,
     ).question()
     (tagged_id,) = TaggingTask.ordered(question.order).run(quiet())
@@ -97,14 +97,17 @@ def test_taggers_stand_beside_each_other_as_the_link_says() -> None:
 def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released: int) -> None:
     given = notes_file(3)
     tagged_id = tagging_task(
-        uploaded([("n.jsonl", given)]), tagger=list_taggers()[1], how=Release(), uncopied=how
+        read_uploads([("n.jsonl", given)]),
+        tagger=list_taggers()[1],
+        release=Release(),
+        uncopied=how,
     ).tagged_id
     one = TAGGED_SETS.get(tagged_id)
     copyist = Copyist(lambda text: text if "特記" in text else text[:12])
     tag_notes(
         open_rows(one.path / "input"),
         tagger=copyist,
-        out=one.path / "result",
+        folder=one.path / "result",
         release=Release(),
         uncopied=how,
     )
@@ -114,7 +117,7 @@ def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released:
     assert not app.exception and "高橋健一" not in text
     assert SAY.text(f"deidentify_uncopied_{how}_done", n_notes="2", n_characters="")[:30] in text
     assert "deidentify_uncopied_notes" in " ".join(downloads(app))
-    assert len(list(notes_of(TAGGED_SETS.get(tagged_id)))) == n_released
+    assert len(list(read_notes(TAGGED_SETS.get(tagged_id)))) == n_released
 
 
 @pytest.mark.parametrize(
@@ -192,7 +195,7 @@ def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
     press(app, "reveal_now")
     correct(app, "受診", label="quasi_identifier", key="deidentify_note")
     assert ("受診", "quasi_identifier") in marks(app)
-    assert ["受診" in found.released for found in notes_of(one)].count(False) == 1 + 3
+    assert ["受診" in found.released for found in read_notes(one)].count(False) == 1 + 3
     (fix,) = corrections_of(one)[1]
     assert fix.who and fix.at
     shown = texts(app)
@@ -290,7 +293,7 @@ def test_a_register_is_handed_in_with_the_notes_and_its_fit_is_shown() -> None:
     (job,) = service.active_jobs()
     TaggingTask.ordered(read_order(job.job_id)).run(quiet())
     (one,) = TAGGED_SETS.all()
-    assert [note.released for note in notes_of(one)] == ["【氏名】は元気。"]
+    assert [note.released for note in read_notes(one)] == ["【氏名】は元気。"]
     shown = open_notes(tagged=one.tagged_id)
     for fact in ("register", "register_alone", "register_lacks", "again"):
         assert SAY.text(f"deidentify_fact_{fact}") in texts(shown)
@@ -348,8 +351,8 @@ def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() ->
     (tagged_id,) = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
     second = TAGGED_SETS.get(tagged_id)
     assert tagged_id != first.tagged_id and second.how.key == first.how.key
-    assert [note.released for note in notes_of(second)] == [
-        note.released for note in notes_of(first)
+    assert [note.released for note in read_notes(second)] == [
+        note.released for note in read_notes(first)
     ]
     shown = texts(open_notes(tagged=tagged_id))
     assert SAY.text("deidentify_key_linked", codes=first.tagged_id) in shown

@@ -254,7 +254,7 @@ def test_tagged_notes_have_no_form_of_the_own_birth_date(
     tag_notes(
         open_notes(notes),
         tagger=NoTagger(),
-        out=folder / "alone",
+        folder=folder / "alone",
         release=Release(),
         register=read_register(register),
     )

@@ -562,7 +562,7 @@ class GenerativeTagger:
             for note, note_pieces in zip(notes, pieces_of_notes, strict=True)
         )
         return tuple(
-            reading.in_source(note, folded)
+            reading.to_source(note, folded)
             for reading, note, folded in zip(readings, source_notes, folded_texts, strict=True)
         )
 

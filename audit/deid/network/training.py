@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
 
-from audit.deid.incoming_notes import notes_of_paths
+from audit.deid.incoming_notes import read_paths
 from audit.deid.network.decode import (
     END,
     FLAG,
@@ -50,7 +50,7 @@ from audit.deid.network.token_tagger import TokenTagger, load_model, load_token_
 from audit.deid.network.word_features import LISTED, Words
 from audit.deid.network.word_lists import make_words_reader
 from audit.deid.rules import RuleTagger
-from audit.deid.score_report import HEADLINE_CRITERION, Scored, score_pairs
+from audit.deid.score_report import HEADLINE_CRITERION, ScoreCounts, score_pairs
 from audit.deid.span_matching import ANY, COLUMNS
 from audit.deid.span_metrics import Pair
 from audit.deid.tagger import MODEL, TAGGER, Tagger, Tags, tag_and_check
@@ -141,7 +141,7 @@ def read_material(
     goes on from a tagger, those of more patients are, since they also decide whether it got better.
     """
     gold, validation = (
-        tuple(map_labels(notes_of_paths(paths, what=NOTES)))
+        tuple(map_labels(read_paths(paths, subject=NOTES)))
         for paths in (task.gold, task.validation)
     )
     if task.validation:
@@ -252,7 +252,7 @@ def measure_pairs(pairs: Iterable[Pair], *, beta: float = 1.0) -> dict[str, Any]
     return compute_figures(score_pairs(pairs), beta=beta)
 
 
-def compute_figures(scored: Scored, *, beta: float) -> dict[str, Any]:
+def compute_figures(scored: ScoreCounts, *, beta: float) -> dict[str, Any]:
     """Return the figures of `measure_pairs` from scores."""
     row = dict(zip(COLUMNS, scored.criteria["strict"].row(ANY), strict=True))
     n_gold, n_predicted = row["n_gold"], row["n_predicted"]
@@ -550,7 +550,7 @@ class ContinuedLearner(TokenLearner):
         better_trials = [trial for trial in trials if trial[1]["beats_start"]] or trials
         return better_trials[len(better_trials) // 2]
 
-    def _score(self, model: Scorer, *, bias: float) -> Scored:
+    def _score(self, model: Scorer, *, bias: float) -> ScoreCounts:
         """Score a model, as it will be used, on the validation notes."""
         tags = tag_and_check(
             self._make_tagger(model, bias=bias), [document.text for document in self._documents]
@@ -565,7 +565,7 @@ class ContinuedLearner(TokenLearner):
         tagger = TokenTagger(facts, model, self.folder)
         return CombinedTagger(self._rules, tagger) if self.has_rules else tagger
 
-    def _compute_figures(self, scored: Scored) -> dict[str, Any]:
+    def _compute_figures(self, scored: ScoreCounts) -> dict[str, Any]:
         """Return the figures of scores, and whether they are better than the start."""
         touched, names, harmless = (counts.sum() for counts in _count_by_patient(scored))
         figures = compute_figures(scored, beta=self.settings.recall_weight)
@@ -581,11 +581,11 @@ class ContinuedLearner(TokenLearner):
         return RuleTagger()
 
     @cached_property
-    def _start_scores(self) -> Scored:
+    def _start_scores(self) -> ScoreCounts:
         """The scores of the start."""
         return self._score(self._start.model, bias=self._start.facts.bias)
 
-    def _beats_start(self, scored: Scored) -> bool:
+    def _beats_start(self, scored: ScoreCounts) -> bool:
         """Whether scores are better than those of the start, beyond chance."""
         touched, names, harmless = (
             counts - start_counts
@@ -603,11 +603,11 @@ class ContinuedLearner(TokenLearner):
         return bool(figures["beats_start"]) and super()._is_better(figures)
 
 
-def _count_by_patient(scored: Scored) -> list[NDArray[np.int64]]:
+def _count_by_patient(scored: ScoreCounts) -> list[NDArray[np.int64]]:
     """Return each patient's numbers of touched gold spans, touched names, harmless characters."""
     counts = scored.criteria[HEADLINE_CRITERION]
     n_gold, n_missed = (COLUMNS.index(name) for name in ("n_gold", "n_missed"))
-    tables = [counts.of(label) for label in (ANY, IDENTIFIER)]
+    tables = [counts.by_patient(label) for label in (ANY, IDENTIFIER)]
     touched = [table[:, n_gold] - table[:, n_missed] for table in tables]
     harmless = np.array([patient.n_over_chars for patient in scored.by_patient], dtype=np.int64)
     return [*touched, harmless]

@@ -50,4 +50,4 @@ def test_notes_come_in_turn_and_the_example_is_the_one_that_is_shipped() -> None
     for language in HELD_OUT_STYLES:
         shipped = (EXAMPLES / f"{language}.jsonl").read_text(encoding="utf-8")
         assert shipped == write_jsonl(example(language))
-        assert annotated_notes(EXAMPLES / f"{language}.jsonl").all() == list(example(language))
+        assert annotated_notes(EXAMPLES / f"{language}.jsonl").read_all() == list(example(language))
