@@ -123,7 +123,7 @@ class AnnotatedNotes:
             on_bytes(len(content))
             texts.append(decode_text(content, what=place)[0] if content else "")
         text, marks = [*texts, ""][:2]
-        form = text_form(text, subject=place) if self.kind in ("inline", "i2b2") else "plain"
+        form = text_form(text, what=place) if self.kind in ("inline", "i2b2") else "plain"
         notes = [*read_text(text, form=self.kind, doc_id=name, subject=place, annotations=marks)]
         # A web page or FHIR stays as it is until it is tagged, unless it has inline tags.
         if self.kind == "inline" and form != "plain" and not any(note.spans for note in notes):

@@ -338,7 +338,9 @@ class CoverageScore(ScorePart):
         n_outside = covered.n_outside_chars
         return cls(
             labels={
-                x: LabelCoverage.from_counts(covered, x) for x in order_labels(covered.rows) if x != ANY
+                x: LabelCoverage.from_counts(covered, x)
+                for x in order_labels(covered.rows)
+                if x != ANY
             },
             together=together,
             n_text_chars=n_text,

@@ -299,7 +299,9 @@ class _Run:
         for gold, predicted in pairs:
             pair = gold, predicted
             if by is not None:
-                gold_side, predicted_side = (relabel_document(note, by=by) for note in (gold, predicted))
+                gold_side, predicted_side = (
+                    relabel_document(note, by=by) for note in (gold, predicted)
+                )
                 pair = gold_side.document, predicted_side.document
                 self.unknown.update(gold_side.unknown, predicted_side.unknown)
                 self.n_left_out += gold_side.n_left_out + predicted_side.n_left_out

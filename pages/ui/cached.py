@@ -430,7 +430,7 @@ def marked_sets() -> tuple[TaggedSet, ...]:
 
 @_kept(8, of=_corrected)
 def census(tagged: TaggedSet) -> dict[str, Any]:
-    """Return the counts of a whole set, corrected by hand; raises as `corrected_census`."""
+    """Return the counts of a whole set, corrected by hand; raises as `correct_census`."""
     return correct_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
 
 
