@@ -157,7 +157,7 @@ def _group_files(
         if ending in _ENDINGS[form]:
             name = unquote(path.stem if is_short else path.with_suffix("").as_posix())
             if ending == ".ann" and name not in files:
-                raise AuditError("The .txt file beside an .ann file is missing.", place=subject)
+                raise AuditError("The .txt file beside an .ann file is missing.", where=subject)
             refuse_duplicate(name + ending, file_names, place=subject)
             files.setdefault(name, []).append(file)
     return AnnotatedNotes(form, files, load, subject=subject)
