@@ -368,7 +368,9 @@ def _is_kind_clear(mark: Mark, kind: str, dates: Sequence[_Date]) -> bool:
         case "place":
             return text_before.endswith("〒") or bool(_RE["HOSPITAL"].search(folded))
         case "date":
-            is_cued = _RE["DAY_AFTER"].match(mark.text_after) or _RE["DAY_BEFORE"].search(text_before)
+            is_cued = _RE["DAY_AFTER"].match(mark.text_after) or _RE["DAY_BEFORE"].search(
+                text_before
+            )
             return bool(is_cued) or all(map(_is_date_clear, dates))
     return kind == "age"
 

@@ -230,7 +230,13 @@ def tag_text(
         document, left = policy.apply(TaggedDocument("1", text, spans))
         return replace(release_note(document, row=1, release=release), left=left)
     finally:  # the screen promises that the text is kept nowhere
-        for memory in (find_clinical_places, build_patient_finder, pack_people, read_people, split_spaced_name):
+        for memory in (
+            find_clinical_places,
+            build_patient_finder,
+            pack_people,
+            read_people,
+            split_spaced_name,
+        ):
             memory.cache_clear()
 
 

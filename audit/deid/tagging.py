@@ -271,7 +271,9 @@ def _finish_note(
 ) -> tuple[TaggedDocument, Tags, Counter[Kind]]:
     """Return a note with the spans to take out, all its spans, and how many the policy leaves."""
     names = (
-        (*note_names.names, read_certain_names(note.text, spans)) if note_names.is_alone else note_names.names
+        (*note_names.names, read_certain_names(note.text, spans))
+        if note_names.is_alone
+        else note_names.names
     )
     spans_again = add_known_names(note.text, spans, *filter(None, names))
     for pack in note_names.file_people:

@@ -129,7 +129,9 @@ def test_spans_lie_inside_sorted_and_apart_and_texts_beside_change_nothing(
         document = TaggedDocument("1", text, spans)
         assert {span.label for span in spans} <= set(TYPES)
         released = Release().redact(document)
-        assert [replacement.start for replacement in released.replacements] == [span.start for span in spans]
+        assert [replacement.start for replacement in released.replacements] == [
+            span.start for span in spans
+        ]
 
 
 @given(st.text())

@@ -66,8 +66,12 @@ def lines() -> tuple[Line, ...]:
 def _released(row: dict[str, Any], tags: Tags) -> Line:
     note = build_document("1", text=row["text"], spans=tags, patient_id="p1")
     note_with_policy, _ = SAFE_HARBOR.apply(note)
-    released_places = frozenset(place for span in note_with_policy.spans for place in range(span.start, span.end))
-    return Line(row["kind"], row["text"], tuple(row["must_stay"]), tuple(row["must_go"]), released_places)
+    released_places = frozenset(
+        place for span in note_with_policy.spans for place in range(span.start, span.end)
+    )
+    return Line(
+        row["kind"], row["text"], tuple(row["must_stay"]), tuple(row["must_go"]), released_places
+    )
 
 
 def touched(*kinds: str) -> Iterator[bool]:
