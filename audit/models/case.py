@@ -1,7 +1,7 @@
-"""Case: whether a tokenizer leaves the capitals and accents that its vocabulary was made with.
+"""Check that a tokenizer keeps the capitals and accents with which its vocabulary was made.
 
-A cased model whose tokenizer folds capitals away reads every name as other pieces, and an audit of
-it finds nothing. Nobody sees that from outside: the files load, and the numbers look sound.
+A cased model whose tokenizer folds capitals reads every name as other pieces, and an audit of it
+finds nothing. The fault is invisible from outside: the files load, and the numbers look sound.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from audit.errors import AuditError, Message
 
 _MOST_LOST = 0.01
-"""Share of the vocabulary, at most, that no text may ever give."""
+"""Maximum share of the vocabulary that no text can ever produce."""
 _FEWEST_WITH_CAPITALS = 0.01
-"""Of tokens with letters: where fewer hold a capital, the vocabulary was made without capitals."""
+"""If a smaller share of the tokens with letters has a capital, the vocabulary is uncased."""
 _FEWEST_WITH_LETTERS = 100
-"""Tokens with letters below which a vocabulary tells nothing of capitals."""
+"""With fewer tokens with letters, a vocabulary does not show whether it is cased."""
 _SPECIAL = re.compile(r"\[[^\[\]\s]{2,}\]|<[^<>\s]+>")
 _INSIDE_A_WORD = "##"
 _SPACES_AS_BYTES = "ĠĊĉ"
@@ -28,12 +28,12 @@ _LETTERS = re.compile("[A-Za-z\u00c0-\u058f]")  # of scripts in which words begi
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 Normalizer = Mapping[str, Any] | None
-"""A normalizer, written as tokenizer.json has it."""
+"""A normalizer in the form of tokenizer.json."""
 Settings = Mapping[str, object]
 
 
 def build_bert_normalizer(settings: Settings) -> Normalizer:
-    """Return the normalizer that the tokenizer of a BERT is built with."""
+    """Return the normalizer with which transformers builds the tokenizer of a BERT."""
     return {
         "type": "BertNormalizer",
         "lowercase": settings.get("do_lower_case", True),
@@ -42,7 +42,7 @@ def build_bert_normalizer(settings: Settings) -> Normalizer:
 
 
 def build_japanese_normalizer(settings: Settings) -> Normalizer:
-    """Return what the tokenizer of a Japanese BERT does to a text, written as a normalizer."""
+    """Return the processing of the tokenizer of a Japanese BERT in the form of a normalizer."""
     is_lower_case = bool(settings.get("do_lower_case", False))
     if not settings.get("do_word_tokenize", True):
         return None
@@ -61,10 +61,10 @@ def refuse_unfit_case(
     settings: Settings,
     place: str,
 ) -> None:
-    """Refuse a tokenizer that folds what its vocabulary holds, or leaves what the vocabulary lacks.
+    """Refuse a tokenizer that folds capitals of its vocabulary, or keeps capitals that it lacks.
 
-    `special` tokens, and those in brackets, are left out. `made_from` makes the normalizer of the
-    settings in tokenizer_config.json; None where tokenizer.json holds it.
+    `special` tokens, and tokens in brackets, are ignored. `make_normalizer` builds the normalizer
+    from the settings in tokenizer_config.json; it is None if tokenizer.json has the normalizer.
     """
     tokens = [*_strip_tokens(vocabulary, special=special, is_byte_level=is_byte_level)]
     refusal = _explain_misfit(tokens, normalizer)
@@ -104,7 +104,7 @@ def refuse_unfit_case(
 def _strip_tokens(
     vocabulary: Collection[str], *, special: Collection[str], is_byte_level: bool
 ) -> Iterator[str]:
-    """Yield the tokens that stand for text, without the sign of a word's beginning or inside."""
+    """Yield the tokens that stand for text, without the marks for the start or inside of a word."""
     outside = frozenset(special)
     for token in vocabulary:
         if token in outside or _SPECIAL.fullmatch(token) or "\n" in token:
@@ -117,7 +117,7 @@ def _strip_tokens(
 
 
 def _explain_misfit(tokens: Sequence[str], normalizer: Normalizer) -> Message | None:
-    """Return what is wrong with the normalizer for a vocabulary; None if it fits."""
+    """Return the reason why a normalizer does not fit a vocabulary; None if it fits."""
     text = "\n".join(tokens)
     folded, plain = (
         _fold(text, normalizer).split("\n"),
@@ -163,7 +163,7 @@ def _folds_case(normalizer: Normalizer) -> bool:
 
 
 def _apply_unicode_forms(text: str, normalizer: Normalizer) -> str:
-    """Return a text in the Unicode forms that a normalizer asks for, its letters untouched."""
+    """Return a text in the Unicode forms of a normalizer, without changing its letters."""
     for part in _list_components(normalizer):
         if part["type"] in _UNICODE_FORMS:
             text = unicodedata.normalize(part["type"], text)
@@ -171,7 +171,7 @@ def _apply_unicode_forms(text: str, normalizer: Normalizer) -> str:
 
 
 def _fold(text: str, normalizer: Normalizer) -> str:
-    """Return a text as a normalizer leaves its capitals and accents; lines stay lines."""
+    """Fold the capitals and accents of a text as a normalizer does; lines are kept."""
     for part in _list_components(normalizer):
         kind = part["type"]
         is_bert, is_lower = kind == "BertNormalizer", bool(part.get("lowercase"))
@@ -189,6 +189,6 @@ def _fold(text: str, normalizer: Normalizer) -> str:
 
 @cache
 def _list_marks(categories: tuple[str, ...]) -> Mapping[int, None]:
-    """Return the combining marks of some categories, to be left out of a text."""
+    """Return a table for `str.translate` that deletes the combining marks of some categories."""
     codes = range(0x110000)
     return {code: None for code in codes if unicodedata.category(chr(code)) in categories}

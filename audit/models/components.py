@@ -1,9 +1,9 @@
-"""What tokenizer.json may hold: known components with known settings, few of each.
+"""Check that tokenizer.json has only known components with known settings, and few of each.
 
-The library that runs them keeps no bound of its own. Eighteen replacements of "a" by "aa" make a
-gigabyte of four letters, and a pattern of nothing never ends. So a component is on the list below
-with every setting that it may have, none can make a text longer more than once, and all else is
-refused before anything is built.
+The library that runs the components has no limits. Eighteen replacements of "a" by "aa" turn four
+letters into a gigabyte, and an empty pattern never ends. So the list below has every accepted
+component with its settings, no component can make a text longer more than once, and anything else
+is refused before the tokenizer is built.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 from audit.errors import AuditError
 
 MAX_TOKEN_CHARS = 1_000
-"""Of one token. The longest of the published vocabularies have some 250."""
+"""Maximum for one token. The longest tokens of published vocabularies have some 250."""
 MAX_ADDED_CHARS = 200_000
-"""Of all added tokens together: the library makes one automaton of them."""
+"""Maximum for all added tokens together, because the library builds one automaton from them."""
 _MAX_COMPONENTS = 12
 _MAX_CHARS = 16
 _MAX_WORD_CHARS = 1_000
@@ -27,9 +27,9 @@ _PARTS = {
     "post_processor": "processors",
     "decoder": "decoders",
 }
-"""Part of a tokenizer -> where a sequence of its components stands."""
+"""Part of a tokenizer -> the key that holds a sequence of its components."""
 _REPEATED = ("Replace", "Split", "Strip")
-"""Components that may stand there more than once: none of them makes a text longer."""
+"""Components that may occur more than once, because none of them makes a text longer."""
 
 Check = Callable[[Any], bool]
 
@@ -231,7 +231,7 @@ def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
                 component["pattern"]["String"]
             ):
                 raise _make_part_error()
-    # It writes a byte as a character of up to two: twice is four times the text.
+    # ByteLevel turns a byte into a character of up to two bytes, so two of them quadruple a text.
     text_components = [*components["normalizer"], *components["pre_tokenizer"]]
     if sum(component["type"] == "ByteLevel" for component in text_components) > 1:
         raise _make_part_error()
@@ -244,7 +244,7 @@ def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
 
 
 def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
-    """Return the components of a part of a tokenizer, in their order."""
+    """Return the components of a part of a tokenizer in order, with sequences flattened."""
     waiting: list[Any] = [] if value is None else [value]
     components: list[Mapping[str, Any]] = []
     n_seen = 0
@@ -265,7 +265,7 @@ def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
 
 
 def _refuse_other_settings(component: Any, checks: Mapping[str, Check] | None) -> None:
-    """Refuse a component with a setting that is not on the list, or out of its bounds."""
+    """Refuse a component with a setting that is unknown or out of bounds."""
     if checks is None or not isinstance(component, dict):
         raise _make_part_error()
     for key, value in component.items():
@@ -282,7 +282,7 @@ def _make_part_error() -> AuditError:
 
 
 def refuse_large_tokens(tokens: Any) -> None:
-    """Refuse texts of added tokens that are too long, one or together."""
+    """Refuse added tokens that are too long, singly or together."""
     lengths = [len(text) for text in tokens]
     if max(lengths, default=0) > MAX_TOKEN_CHARS or sum(lengths) > MAX_ADDED_CHARS:
         raise AuditError(

@@ -37,7 +37,7 @@ def compute_logits(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tenso
 
 
 def compute_head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
-    """Return what the masked-LM head says of hidden states [..., H]: logits [..., V]."""
+    """Return the logits [..., V] that the masked-LM head gives for hidden states [..., H]."""
     head: Any = model
     if hasattr(model, "cls"):  # BERT
         logits: Tensor = head.cls(hidden)
@@ -50,19 +50,19 @@ def compute_head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
 
 
 class Forward:
-    """A masked language model ready to be asked: fast where its architecture is known.
+    """A masked language model that computes logits, fast if its architecture is supported.
 
-    `kernels` says whose arithmetic it is: "packed", or "plain" for transformers' own, which it asks
-    where it does not know the model.
+    `kernels` names the arithmetic: "packed", or "plain" for transformers' own, which is used for
+    models of other architectures.
 
     Parameters
     ----------
     model
         As transformers builds it, in float32 and on its device; its weights stay as they are.
     dtype
-        Numbers of the pass: "float32" or "bfloat16".
+        Number type of the pass: "float32" or "bfloat16".
     is_plain
-        Whether to ask transformers' own in any case.
+        Whether to use transformers' own arithmetic in any case.
     """
 
     def __init__(self, model: nn.Module, *, dtype: str = "float32", is_plain: bool = False) -> None:
@@ -82,24 +82,24 @@ class Forward:
     def logits(self, ids: Tensor, *, positions: Tensor, dropout: int | None = None) -> Tensor:
         """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding.
 
-        `dropout` is the seed of the dropout masks, which models of one shape share; None is
+        `dropout` is the seed of the dropout masks, which models of one shape share; None means
         evaluation mode.
         """
         with torch.inference_mode():
             return self._kernels.logits(ids, positions, dropout)
 
     def stepwise(self, ids: Tensor) -> Stepwise:
-        """Return what asks rows `ids` [B, L] again and again while few of their tokens change."""
+        """Return a `Stepwise` for rows `ids` [B, L] in which few tokens change between passes."""
         with torch.inference_mode():
             return Stepwise(self._kernels, ids)
 
 
 class Stepwise:
-    """Rows without padding whose tokens change in place, asked in evaluation mode.
+    """Rows without padding whose tokens change in place, evaluated without dropout.
 
-    What the first layer makes of a token before its attention depends on the token and its place
-    alone. It is kept, so that a step makes it of the tokens that changed: of two layers, a fifth of
-    the operations is saved.
+    The first layer's queries, keys and values of a token depend only on the token and its place.
+    They are stored, so that a step computes them only for changed tokens. In a model of two layers
+    this saves a fifth of the operations.
     """
 
     def __init__(self, kernels: _Packed | _Plain, ids: Tensor) -> None:
@@ -113,7 +113,7 @@ class Stepwise:
     def logits(self, rows: Tensor, *, changed: Tensor, positions: Tensor) -> Tensor:
         """Return logits [n, M, V] at `positions` [n, M] of n rows.
 
-        `changed` [n, c] are the places whose tokens may be others than when the row was asked last.
+        `changed` [n, c] are the places whose tokens may have changed since the last call.
         """
         kernels, first = self._kernels, self._first
         with torch.inference_mode():
@@ -191,21 +191,21 @@ KINDS: dict[str, dict[str, Any]] = {
             "norm": "output_layer_norm",
         },
         "settings": ("n_heads", "activation", "dropout", "attention_dropout"),
-        "drops_out": False,  # what attention gives is added as it is
+        "drops_out": False,  # the output of attention has no dropout
         "head": ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
     },
 }
-"""Where transformers keeps what is computed here, by kind of model."""
+"""Names of the modules and settings that transformers uses, by kind of model."""
 
 
 def is_supported(model: nn.Module) -> bool:
-    """Whether a model's body can be an `Encoder`."""
+    """Whether `Encoder` supports the body of a model."""
     config: Any = getattr(model, "config", None)
     return getattr(config, "model_type", "") in KINDS
 
 
 def collect_layers(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the products and norms of each layer of a known model, by their names in `KINDS`."""
+    """Return the linear and norm modules of each layer, by their names in `KINDS`."""
     config: Any = model.config
     body: Any = model.base_model
     kind = KINDS[config.model_type]
@@ -216,21 +216,21 @@ def collect_layers(model: nn.Module) -> list[dict[str, Any]]:
 
 
 _LONGEST_MATMUL = 128
-"""Tokens of a row up to which attention of a CPU is two plain products: the fused kernel is no
-faster there, and its memory is no matter."""
+"""Up to this many tokens in a row, attention on a CPU is two plain products: the fused kernel is no
+faster there, and memory is not a concern."""
 _HAS_ONEDNN: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 _Map = Callable[[Tensor], Tensor]
 
 
 class Encoder:
-    """The layers of a BERT, RoBERTa or DistilBERT, their weights laid out for the device once.
+    """The layers of a BERT, RoBERTa or DistilBERT, with weights prepared for the device once.
 
     Parameters
     ----------
     model
-        With such a body, in float32; whatever its head is.
+        A model with such a body, in float32, with any head.
     dtype
-        Numbers of the pass.
+        Number type of the pass.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
@@ -251,7 +251,7 @@ class Encoder:
         if hasattr(tables, "token_type_embeddings"):
             places = places + tables.token_type_embeddings.weight[0]
         self._places = _convert(places, dtype)
-        # RoBERTa counts tokens that are no padding, from its number on.
+        # RoBERTa numbers the tokens that are not padding, starting after the padding id.
         self._padding = config.pad_token_id if config.model_type == "roberta" else None
         self._norm = _make_norm(tables.LayerNorm, dtype)
 
@@ -263,10 +263,10 @@ class Encoder:
         is_text: Tensor | None = None,
         dropout: int | None = None,
     ) -> Tensor:
-        """Return what the last layer gives at `positions` [B, M] of `ids` [B, L]: [B, M, H].
+        """Return the last layer's output [B, M, H] at `positions` [B, M] of `ids` [B, L].
 
-        `positions` None is all of them; `is_text` [B, L] leaves padding out of what is attended to;
-        `dropout` is the seed of the masks, None evaluation mode.
+        `positions` None means all positions. `is_text` [B, L] excludes padding from attention.
+        `dropout` is the seed of the masks; None means evaluation mode.
         """
         masks = _Masks(dropout, device=ids.device)
         attention_mask = None if is_text is None else is_text[:, None, None, :]  # [B, 1, 1, L]
@@ -276,13 +276,13 @@ class Encoder:
 
     @property
     def can_start_first_layer(self) -> bool:
-        """Whether what the first layer takes to its attention depends on a token and its place."""
+        """Whether the first layer's queries, keys and values depend only on token and place."""
         return self._padding is None and len(self._layers) > 1
 
     def start_first_layer(self, ids: Tensor, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return tokens [B, n] as the first layer takes them: [B, n, H], and [B, n, 3 H] of them.
+        """Return the embeddings [B, n, H] of tokens [B, n], and their projections [B, n, 3 H].
 
-        The latter are their queries, keys and values.
+        The projections are the queries, keys and values of the first layer.
         """
         x = self._embed(ids, places)
         return x, self._layers[0].qkv(x.flatten(end_dim=1)).view(*ids.shape, -1)
@@ -291,7 +291,7 @@ class Encoder:
         return self._norm(self._words[ids] + self._places[places])
 
     def finish_layers(self, x: Tensor, projected: Tensor, positions: Tensor) -> Tensor:
-        """Return the same as `hidden`, of what `first` gives of all tokens."""
+        """Return the same as `hidden`, from the `start_first_layer` output of all tokens."""
         return self._run_layers(x, projected, positions, _Masks(None, device=x.device), None)
 
     def _run_layers(
@@ -377,9 +377,9 @@ class Encoder:
     ) -> Tensor:
         """Return what asked tokens x [B M, H] find in `every` token [B, L, H] of their row.
 
-        A few queries cost less with the matrix of keys taken to them than keys of all tokens do,
-        and what they find is added up before the matrix of values. The keys' bias adds the same to
-        all scores of a query, so it is of no matter.
+        For a few queries, it costs less to multiply them by the matrix of keys than to compute the
+        keys of all tokens; likewise, tokens are averaged before the matrix of values is applied.
+        The bias of the keys adds the same number to all scores of a query, so it is left out.
         """
         (n, width), n_rows, h = x.shape, len(tokens), self._n_heads
         query = matrices.query(x).view(n, h, -1).transpose(0, 1)  # [h, B M, d]
@@ -418,12 +418,12 @@ class _Packed:
         return self.head(self.encoder.hidden(ids, positions=positions, dropout=dropout))
 
     def head(self, hidden: Tensor) -> Tensor:
-        """Return what the head says of hidden states."""
+        """Return the logits of the head for hidden states."""
         return self._decode(self._norm(self._transform(hidden)))
 
 
 class _ChosenAttention:
-    """A layer's attention where few tokens are asked: matrices of keys and values by head."""
+    """A layer's attention for a few chosen tokens: the matrices of keys and values by head."""
 
     def __init__(self, parts: dict[str, Any], *, n_heads: int, dtype: torch.dtype) -> None:
         width = parts["key"].weight.shape[0]
@@ -438,7 +438,7 @@ class _ChosenAttention:
 
 
 class _Layer:
-    """One layer's products and norms; queries, keys and values are one product."""
+    """The products and norms of one layer; queries, keys and values are one product."""
 
     def __init__(
         self, parts: dict[str, Any], *, activation: str, n_heads: int, dtype: torch.dtype
@@ -451,12 +451,12 @@ class _Layer:
 
     @cached_property
     def qkv(self) -> _Map:
-        """Queries, keys and values of all tokens."""
+        """The product that gives queries, keys and values of all tokens."""
         return _make_linear([self._parts[name] for name in ("query", "key", "value")], self._dtype)
 
     @cached_property
     def chosen_attention(self) -> _ChosenAttention:
-        """The same of a last layer that is asked for few."""
+        """The attention of a last layer that is evaluated at a few tokens."""
         return _ChosenAttention(self._parts, n_heads=self._n_heads, dtype=self._dtype)
 
 
@@ -470,7 +470,7 @@ def _make_norm(norm: Any, dtype: torch.dtype) -> _Map:
 
 
 def may_pack(weight: Tensor) -> bool:
-    """Whether oneDNN packs such a weight: no bfloat16 for processors that have AVX2 alone."""
+    """Whether oneDNN can pack a weight; it packs no bfloat16 on processors with only AVX2."""
     if weight.device.type != "cpu" or not _HAS_ONEDNN:
         return False
     is_half = weight.dtype == torch.bfloat16
@@ -478,7 +478,7 @@ def may_pack(weight: Tensor) -> bool:
 
 
 def _make_linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -> _Map:
-    """Return the product with stacked layers, and its activation; on a CPU packed for oneDNN."""
+    """Return a function: the product with stacked layers, then the activation; packed on a CPU."""
     weight = _convert(torch.cat([part.weight for part in parts]), dtype)
     bias = _convert(torch.cat([part.bias for part in parts]), dtype)
     activate: _Map = ACT2FN[activation] if activation else lambda x: x
@@ -494,12 +494,13 @@ def _make_linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = 
 def draw_dropout_mask(
     generator: Any, shape: Sequence[int], dtype: torch.dtype, *, rate: float
 ) -> tuple[Tensor | None, float]:
-    """Return what dropout keeps, 1 or else 0, and by what that is to be scaled; None: all of it.
+    """Draw a dropout mask of ones (kept) and zeros, and return it with the scale of kept numbers.
 
-    Masks come out of 16-bit integers of `drawn`, numpy's on a CPU, torch's on its device elsewhere:
-    a rate is met to the nearest of 65,536ths, and the scale belongs to the rate that is met. They
-    have the type of what they multiply: comparing straight into it and multiplying take a fifth of
-    the time of `masked_fill` with truth values.
+    The mask is None if everything is kept. Masks are made from 16-bit integers of `generator`,
+    which is numpy's on a CPU, and torch's on other devices. The rate is rounded to the nearest
+    65,536th, and the scale belongs to the rounded rate. A mask has the type of the tensor that it
+    multiplies: comparing into that type and multiplying take a fifth of the time of `masked_fill`
+    with booleans.
     """
     n_of_65536, n = round(rate * 2**16), math.prod(shape)
     if not n_of_65536:
@@ -516,7 +517,7 @@ def draw_dropout_mask(
 
 
 class _Masks:
-    """Dropout masks, one after the other from one seed; None: no dropout."""
+    """A sequence of dropout masks from one seed; with the seed None there is no dropout."""
 
     def __init__(self, seed: int | None, *, device: torch.device) -> None:
         self.are_on = seed is not None
@@ -527,7 +528,7 @@ class _Masks:
             self._generator = torch.Generator(device).manual_seed(seed)
 
     def drop_in_place(self, x: Tensor, *, rate: float) -> float:
-        """Set a share of numbers to 0, in place; returns what the others are to be scaled by."""
+        """Set a share of the numbers to 0 in place, and return the scale for the others."""
         mask, scale = draw_dropout_mask(self._generator, x.shape, x.dtype, rate=rate * self.are_on)
         if mask is not None:
             x.mul_(mask)
@@ -540,21 +541,22 @@ class _Masks:
 
 
 MAX_TOTAL_VARIATION = 0.03
-"""Most that bfloat16 may move a model's distributions, as mean total variation. A
-BERT-base moved by 0.011 to 0.012 with random weights."""
+"""Maximum by which bfloat16 may move a model's distributions, as mean total variation. A BERT-base
+with random weights moved by 0.011 to 0.012."""
 MAX_SHARE_MOVED = 0.05
-"""Most of the total variation between the models of a pair that bfloat16 may move either: what
-tells them apart is then moved by a tenth at most. In the demo's pairs it was 0.008 to 0.014."""
+"""Maximum share of the total variation between the models of a pair by which bfloat16 may move
+either model; their difference then moves by at most a tenth. In the demo's pairs the share was
+0.008 to 0.014."""
 MAX_KERNEL_VARIATION = 1e-5
-"""Most that other float32 kernels may move them; rounding alone moves some 1e-7."""
+"""Maximum by which other float32 kernels may move distributions; rounding moves some 1e-7."""
 
 
 @contextmanager
 def use_exact_float32(device: str) -> Iterator[None]:
-    """Multiply float32 matrices as fast as this machine can without rounding them further.
+    """Multiply float32 matrices as fast as this machine can without further rounding.
 
-    oneDNN on the CPUs of AMD; else PyTorch's default. PyTorch names the switch "bf16": on CPUs with
-    matrix units (AMX), which AMD's have not, products may be rounded to that.
+    This uses oneDNN on AMD CPUs, and PyTorch's default otherwise. PyTorch names the switch "bf16",
+    because CPUs with matrix units (AMX) may round products to bfloat16; AMD's have no such units.
     """
     if device != "cpu" or not _is_amd():
         yield
@@ -572,11 +574,11 @@ def use_exact_float32(device: str) -> Iterator[None]:
 def choose_exact_kernels(
     models: Sequence[nn.Module], *, tokenizer: Any, device: str, dtype: str
 ) -> Iterator[str]:
-    """Choose the kernels of a training and keep to them; yields "onednn" or "default".
+    """Choose the kernels of a training for the whole block; yield "onednn" or "default".
 
-    "onednn" is float32 on AMD processors, if it moves no distribution of these very models by more
-    than `MAX_KERNEL_VARIATION`; PyTorch's default otherwise. The choice depends on processor and
-    models alone, never on a clock, so a resumed run makes it again.
+    "onednn" is chosen for float32 on AMD processors, if it moves no distribution of these models by
+    more than `MAX_KERNEL_VARIATION`; PyTorch's default is chosen otherwise. The choice depends only
+    on processor and models, never on a clock, so a resumed run makes the same choice.
     """
     if dtype == "float32" and device == "cpu" and _is_amd():
         plain_passes = [Forward(model, is_plain=True) for model in models]
@@ -599,14 +601,15 @@ def choose_exact_kernels(
 def build_forwards(
     models: Sequence[nn.Module], *, tokenizer: Any, dtype: str, names: Sequence[str]
 ) -> list[Forward]:
-    """Return models as evidence asks them: all in one way, the fastest that says what they say.
+    """Build one `Forward` for each model, all with the fastest arithmetic that is accurate enough.
 
-    Each way is held against transformers' own float32 of these very models: oneDNN's packed
-    products may move a distribution by `MAX_KERNEL_VARIATION`, bfloat16 by `MAX_TOTAL_VARIATION`,
-    and by `MAX_SHARE_MOVED` of what is between the models: else rounding would hide a weak leak.
-    "auto" is bfloat16 where the device multiplies it and no model is moved by more, else float32.
-    The choice depends on device and models alone, never on a clock, so a resumed run makes it
-    again. Raises `AuditError`, with the model's name, where "bfloat16" was asked and moves it more.
+    Each arithmetic is compared with transformers' own float32 of the same models. oneDNN's packed
+    products may move a distribution by `MAX_KERNEL_VARIATION`; bfloat16 may move it by
+    `MAX_TOTAL_VARIATION` and by `MAX_SHARE_MOVED` of the variation between the models, because
+    rounding could otherwise hide a weak leak. "auto" means bfloat16 if the device multiplies it and
+    it stays within these limits, else float32. The choice depends only on device and models, never
+    on a clock, so a resumed run makes the same choice. Raises `AuditError` with the model's name if
+    "bfloat16" is requested and exceeds the limits.
     """
     exact = [_compute_distributions(Forward(model, is_plain=True), tokenizer) for model in models]
     device = next(models[0].parameters()).device
@@ -643,9 +646,9 @@ _CPU_FACTS = Path("/proc/cpuinfo")
 
 
 def pick_precision(dtype: str, *, device: str, is_cpu_asked: bool = False) -> str:
-    """Return the number type: "auto" is bfloat16 on a GPU that has it, else float32.
+    """Return the number type; "auto" means bfloat16 on a GPU that supports it, else float32.
 
-    With `is_cpu_asked` also on a processor that multiplies it faster.
+    With `is_cpu_asked`, "auto" also means bfloat16 on a CPU with instructions for it.
     """
     if dtype != "auto":
         return dtype
@@ -662,14 +665,14 @@ def multiplies_bfloat16(facts: Path = _CPU_FACTS) -> bool:
 
 
 def read_processor_facts(source: Path = _CPU_FACTS) -> str:
-    """Return what Linux says of its processors; "" where there is no such file."""
+    """Return Linux's description of its processors; "" if there is none."""
     with suppress(OSError):
         return source.read_text(encoding="utf-8", errors="replace")
     return ""
 
 
 _TRIED = ((4, 16), (1, _LONGEST_MATMUL + 16))
-"""Rows and tokens: the second are attended to by another kernel, if the model takes so many."""
+"""Rows and tokens of trial inputs; the longer row uses another attention kernel."""
 
 
 def _compute_distributions(forward: Forward, tokenizer: Any) -> Tensor:

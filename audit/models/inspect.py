@@ -1,7 +1,7 @@
-"""A model directory, inspected without torch and without transformers.
+"""Inspect a model directory without torch and without transformers.
 
-Everything that can be known before a weight is read is decided here, so that pages can list
-models and say why one is refused. `load.py` reads the weights of what passed.
+All checks that need no weights are made here, so that pages can list models and show why one is
+refused. `load.py` reads the weights of models that pass.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _COPY_FILE = "Copy the file again from where the model was saved."
 
 def list_trained_models() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of every model whose training has written one, by name."""
-    with suppress(AuditError, OSError):  # whoever needs the data directory says why
+    with suppress(AuditError, OSError):  # code that needs the data directory reports the reason
         for run in sorted((data_home() / "models").iterdir()):
             directory = run / MODEL_FOLDER
             is_plain = not run.is_symlink() and not directory.is_symlink()
@@ -55,10 +55,10 @@ def list_trained_models() -> Iterator[tuple[str, Path]]:
 
 
 def find_trained_name(directory: Path) -> str:
-    """Return what a model that was trained here is called; "" for any other directory.
+    """Return the name of a model that was trained here; "" for any other directory.
 
-    Its title, else the model it started from and when, else the name of its run's folder; a copy
-    kept on the way is told apart.
+    The name is its title, or else the model it started from and the time, or else the name of its
+    run's folder. A snapshot of the training has its directory's name added.
     """
     record = directory.parent / RUN_FILE
     is_copy = directory.name.startswith(f"{MODEL_FOLDER}-")
@@ -75,7 +75,7 @@ def find_trained_name(directory: Path) -> str:
 
 @contextmanager
 def _locate_errors(place: str) -> Iterator[None]:
-    """Give the errors of a block their place, where they have none."""
+    """Add a place to the errors of a block that have none."""
     try:
         yield
     except AuditError as error:
@@ -96,8 +96,8 @@ def _refuse_more(n: int, *, than: int) -> None:
 class ModelFolder:
     """A checked directory and the plain files in it.
 
-    `path` has links resolved; `name` is what the model is called in messages and results. Of the
-    `files` only those are opened that the model needs, and no pickle among them.
+    `path` has its links resolved; `name` is the model's name in messages and results. Only those of
+    the `files` that the model needs are opened, and never a pickle.
     """
 
     path: Path
@@ -127,7 +127,7 @@ class ModelFolder:
 
 
 def make_read_error(fault: Exception, *, place: str) -> AuditError:
-    """Return the error for a file that the system does not give out, without its path."""
+    """Return the error for a file that the system refuses to read, without its path."""
     return AuditError(
         "It cannot be read ({reason}).",
         where=place,
@@ -146,7 +146,7 @@ def parse_json(data: bytes, *, place: str) -> dict[str, object]:
 
 
 def open_folder(path: Path) -> ModelFolder:
-    """Look at every entry of a model directory without opening any."""
+    """Check every entry of a model directory without opening any."""
     try:
         root = path.resolve(strict=True)
         name = find_display_name(root)
@@ -158,7 +158,7 @@ def open_folder(path: Path) -> ModelFolder:
 
 
 def find_display_name(root: Path) -> str:
-    """Return what a model's directory is called in messages and results."""
+    """Return the name of a model's directory in messages and results."""
     # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
     return _make_printable(
         root.parent.parent.name if _is_snapshot(root) else find_trained_name(root) or root.name
@@ -170,7 +170,7 @@ def _is_snapshot(root: Path) -> bool:
 
 
 def _is_file(entry: Path) -> bool:
-    """Whether the entry is a file to be opened; directories are not, all else is refused."""
+    """Whether an entry is a file, not a directory; anything else is refused."""
     root = entry.parent
     # Snapshots of a Hugging Face cache link into the blobs of the same model.
     home = root.parent.parent if _is_snapshot(root) else root
@@ -211,9 +211,9 @@ DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 class ModelConfig(BaseModel):
     """The settings that determine a masked language model, each within its bounds.
 
-    A field's alias is its name in `config.json`; its default is what transformers assumes where the
-    file has none. `n_position_rows` is the size of the position table, `is_tied` says whether the
-    head's matrix is the word embedding.
+    A field's alias is its name in `config.json`; its default is that of transformers for a missing
+    setting. `n_position_rows` is the size of the position table, `is_tied` says whether the head's
+    matrix is the word embedding.
     """
 
     model_config = ConfigDict(
@@ -232,7 +232,7 @@ class ModelConfig(BaseModel):
     pad_token_id: Id | None = 0
     is_tied: bool = Field(default=True, alias="tie_word_embeddings")
     settings: dict[str, Any]
-    """All of it as it is written, under the names that transformers uses."""
+    """All settings with their values in the file, under the names that transformers uses."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -269,7 +269,7 @@ class _Roberta(_Bert):
 
     @property
     def n_positions(self) -> int:
-        """Positions are numbered from that of the padding token on."""
+        """Longest input in tokens; positions are numbered from the padding token's id on."""
         return self.n_position_rows - self.pad_token_id - 1
 
 
@@ -288,7 +288,7 @@ class _DistilBert(ModelConfig):
 _CONFIGS: dict[str, type[ModelConfig]] = {
     kind.architecture: kind for kind in (_Bert, _Roberta, _DistilBert)
 }
-# Settings that change the arithmetic and have one value here: another one is refused, not ignored.
+# Settings that change the arithmetic and have only one accepted value; others are refused.
 _ONLY: dict[str, object] = {
     "is_decoder": False,
     "position_embedding_type": "absolute",
@@ -307,9 +307,9 @@ def _walk_entries(value: object) -> Iterator[tuple[str, Any]]:
 
 
 def refuse_code_keys(value: object, *, place: str) -> None:
-    """Refuse settings through which a file could have code loaded.
+    """Refuse settings by which a file could load code.
 
-    That is: `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, or an attention or
+    These are `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, and an attention or
     experts implementation that transformers does not ship.
     """
     for key, item in _walk_entries(value):
@@ -415,7 +415,7 @@ _LAYOUTS = {
         "vocab_projector.bias",
     ),
 }
-# What a pre-training checkpoint carries besides its masked-LM head, and buffers of old versions.
+# Tensors of pre-training checkpoints besides the masked-LM head, and buffers of old versions.
 _KNOWN_EXTRA = re.compile(
     r"(distil|ro)?bert(a)?\.(pooler\.dense\.(weight|bias)"
     r"|embeddings\.(position_ids|token_type_ids))|cls\.seq_relationship\.(weight|bias)"
@@ -423,13 +423,13 @@ _KNOWN_EXTRA = re.compile(
 
 
 def update_tensor_name(name: str) -> str:
-    """Return today's name of a tensor: gamma and beta became weight and bias."""
+    """Return the current name of a tensor: gamma and beta became weight and bias."""
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     return name.replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def find_shared_tensors(config: ModelConfig) -> dict[str, str]:
-    """Return the other name under which one and the same tensor is found in this model."""
+    """Return a map from names of tensors to second names of the same tensors in this model."""
     layout = _LAYOUTS[config.architecture]
     *_, decoder = layout.head
     same = {f"{decoder}.bias": layout.bias} if layout.bias != f"{decoder}.bias" else {}
@@ -468,7 +468,7 @@ _Header = dict[str, tuple[str, Shape]]
 
 
 def _read_header(path: Path) -> _Header:
-    """Read each tensor's number type ("F32", ...) and shape; the library checks them."""
+    """Read the number type ("F32", ...) and shape of each tensor; the library checks them."""
     broken = AuditError("This is not a whole safetensors file.", do=_COPY_FILE)
     try:
         with open_regular(path) as start:
@@ -484,7 +484,7 @@ def _read_header(path: Path) -> _Header:
 
 
 def _read_tensors(folder: ModelFolder) -> _Header:
-    """Return number type and shape of the weights' tensors, by today's names."""
+    """Return the number type and shape of each tensor of the weights, by current names."""
     has_adapter = any(file.startswith("adapter_") for file in folder.files)
     if SINGLE_FILE not in folder.files or _INDEX_FILE in folder.files or has_adapter:
         raise AuditError(
@@ -504,7 +504,7 @@ def _read_tensors(folder: ModelFolder) -> _Header:
 
 
 def _check_tensors(header: _Header, *, config: ModelConfig) -> None:
-    """Check the announced tensors against the configuration."""
+    """Check the tensors in a file's header against the configuration."""
     expected, twins = compute_expected_shapes(config), find_shared_tensors(config)
     if not any(name in header for name in expected if not name.startswith(config.architecture)):
         raise AuditError(
@@ -589,7 +589,7 @@ _FLAGS = (
     "trim_offsets",
     "clean_up_tokenization_spaces",
 )
-# What makes the normalizer of settings: in other classes tokenizer.json holds it, or there is none.
+# Functions that build a normalizer from settings; other classes have it in tokenizer.json, or none.
 _NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
     "BertTokenizer": build_bert_normalizer,
     "DistilBertTokenizer": build_bert_normalizer,
@@ -606,11 +606,12 @@ _JAPANESE_SETTINGS = {
 
 @dataclass(frozen=True)
 class TokenizerFiles:
-    """A tokenizer's files, whole in memory.
+    """A tokenizer's files, entirely in memory.
 
-    `kind` is the class in transformers; `settings` what `tokenizer_config.json` says, by the
-    allow-list; `used` are the contents of the files that it is built from, `present` of all;
-    `declared` is the token of each id, `added` are those beside the vocabulary.
+    `kind` is the class in transformers. `settings` has the allowed settings of
+    `tokenizer_config.json`. `used_files` has the contents of the files from which the tokenizer is
+    built, `all_files` those of all its files. `tokens_by_id` has the token of each id;
+    `added_tokens` are the tokens outside the vocabulary.
     """
 
     kind: str
@@ -622,7 +623,7 @@ class TokenizerFiles:
     is_byte_level: bool
 
     def refuse_unfit_case(self, normalizer: Normalizer, *, place: str) -> None:
-        """Refuse the tokenizer if it folds its vocabulary's capitals or accents, or lacks them."""
+        """Refuse the tokenizer if it and its vocabulary do not agree about capitals and accents."""
         refuse_unfit_case(
             self.tokens_by_id.values(),
             normalizer,
@@ -635,7 +636,7 @@ class TokenizerFiles:
 
 
 def _find_promised_normalizer(kind: str, settings: Mapping[str, object], fast: Any) -> Any:
-    """Return the normalizer that a tokenizer's files promise; None for none."""
+    """Return the normalizer that a tokenizer's files describe; None if there is none."""
     if make_normalizer := _NORMALIZERS.get(kind):
         return make_normalizer(settings)
     return None if kind == "RobertaTokenizer" else fast.get("normalizer")
@@ -705,7 +706,7 @@ def _read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokeniz
 
 
 def _refuse_other_flags(settings: Mapping[str, object]) -> None:
-    """Refuse a setting that is neither true nor false, which the library reads as it likes."""
+    """Refuse flags that are neither true nor false, because the library interprets them freely."""
     for key in _FLAGS:
         if not isinstance(value := settings.get(key), bool | None):
             raise AuditError(
@@ -717,7 +718,7 @@ def _refuse_other_flags(settings: Mapping[str, object]) -> None:
 
 
 def _list_texts(value: object) -> Iterator[str]:
-    """Yield every text in a value of JSON, names of settings too."""
+    """Yield every text in a JSON value, including names of settings."""
     for key, item in _walk_entries(value):
         yield key
         for text in item if isinstance(item, list) else (item,):
@@ -726,7 +727,7 @@ def _list_texts(value: object) -> Iterator[str]:
 
 
 def _parse_settings(data: bytes) -> dict[str, object]:
-    """Parse settings that load no code and hold no table that transformers works long on."""
+    """Parse settings; refuse those that load code, and tables that slow down transformers."""
     raw = parse_json(data, place="")
     refuse_code_keys(raw, place="")
     _refuse_many_added(raw)
@@ -734,7 +735,7 @@ def _parse_settings(data: bytes) -> dict[str, object]:
 
 
 def _refuse_many_added(value: object) -> None:
-    # transformers adds them one by one, and takes the longer the more there are.
+    # transformers adds them one by one, and each takes longer the more there are.
     for _, element in (("", value), *_walk_entries(value)):
         _refuse_more(len(element) if isinstance(element, list | dict) else 0, than=_MAX_ADDED)
 
@@ -767,7 +768,7 @@ def _check_japanese(settings: Mapping[str, object]) -> None:
 
 
 def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
-    """Return the token of each id that one file of a tokenizer holds."""
+    """Return the token of each id in one file of a tokenizer."""
     if file.endswith(".txt"):
         # Counted in the bytes: as objects they would be a hundred times as large.
         _refuse_more(data.count(b"\n"), than=MAX_VOCABULARY)
@@ -791,7 +792,7 @@ def _invert_vocabulary(vocab: object) -> dict[int, str]:
 
 
 def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
-    """Return the tokens of tokenizer.json, of which every part is known and harmless."""
+    """Return the token of each id in tokenizer.json, after checking that all parts are harmless."""
     added_tokens = raw.get("added_tokens") or []
     _refuse_many_added(added_tokens)
     refuse_unknown_parts(raw)
@@ -816,7 +817,7 @@ _DIGEST_VERSION = 1
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model directory whose files passed every check that needs no weight."""
+    """A model directory whose files passed every check that needs no weights."""
 
     folder: ModelFolder
     config: ModelConfig
@@ -848,7 +849,7 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What a list of models shows of one.
+    """The facts about one model that a list of models shows.
 
     `n_parameters` counts tied numbers once; `tokenizer` is its class.
     """
@@ -860,7 +861,7 @@ class ModelSummary:
 
 
 def read_model_files(path: Path) -> ModelFiles:
-    """Read everything of a model directory but the weights themselves."""
+    """Read and check all files of a model directory except the weights themselves."""
     folder = open_folder(path)
     with refusing(
         AuditError(
@@ -880,7 +881,7 @@ def read_model_files(path: Path) -> ModelFiles:
 
 
 def inspect_model(path: Path) -> ModelSummary:
-    """Say what lies in a model directory, without torch."""
+    """Return a summary of the model in a directory, without torch."""
     files = read_model_files(path)
     shared_tensors = find_shared_tensors(files.config)
     sizes = {
@@ -893,8 +894,8 @@ def inspect_model(path: Path) -> ModelSummary:
 def compute_model_digest(path: Path) -> str:
     """Return the SHA-256 of everything that determines a model, in hexadecimal.
 
-    That is: the settings that are used of `config.json`, all tokenizer files, and every byte of
-    the weights. Where it was saved, by which version and from which name changes nothing.
+    The digest covers the used settings of `config.json`, all tokenizer files, and every byte of the
+    weights. It does not depend on the place, the version or the name under which it was saved.
     """
     files = read_model_files(path)
     with reading(files.folder.locate(SINGLE_FILE)):

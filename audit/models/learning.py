@@ -29,14 +29,14 @@ from audit.models.forward import (
 
 
 class LearningPass:
-    """The pass of a model that learns; its parameters are read anew at each call.
+    """The forward pass of a model in training; its parameters are read anew at each call.
 
     Parameters
     ----------
     model
         As transformers builds it, in float32; one that `knows` accepts.
     dtype
-        Numbers of the products. What is added up from layer to layer stays float32.
+        Number type of the products. The sums from layer to layer stay float32.
     """
 
     def __init__(self, model: nn.Module, *, dtype: torch.dtype = torch.float32) -> None:
@@ -51,10 +51,10 @@ class LearningPass:
 
     @staticmethod
     def supports(model: nn.Module) -> bool:
-        """Whether it is one of transformers' own whose layers are as they were built.
+        """Whether a model is one of transformers' own with unchanged layers.
 
-        An adapter puts modules of its own in their place; what saves memory by computing twice
-        stands in the layers' own forward.
+        An adapter replaces modules by its own. Gradient checkpointing, which saves memory by
+        computing twice, works inside the layers' own forward, which is not used here.
         """
         is_saving = any(
             getattr(module, "gradient_checkpointing", False) for module in model.modules()
@@ -68,7 +68,7 @@ class LearningPass:
     def logits(self, ids: Tensor, *, positions: Tensor) -> Tensor:
         """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding.
 
-        With dropout while the model is in training mode; its masks follow torch's own seed.
+        Dropout is on while the model is in training mode; its masks follow torch's own seed.
         """
         body: Any = self._model.base_model
         n_rows, n_tokens = ids.shape
@@ -142,7 +142,7 @@ class _Masks:
         return x if mask is None else x * mask.mul_(scale)
 
     def add_dropped(self, x: Tensor, y: Tensor, *, rate: float) -> Tensor:
-        """Return x + dropout(y); y, a product's result, is changed in place."""
+        """Return x + dropout(y); y is changed in place."""
         if not self._is_own:
             return x + functional.dropout(y, rate, training=self._is_on)
         mask, scale = self._mask(y.shape, y.dtype, rate=rate)
@@ -152,7 +152,7 @@ class _Masks:
         return added
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, *, rate: float) -> Tensor:
-        """Return what queries [B, h, Q, d] see in keys and values [B, h, L, d]."""
+        """Return the attention of queries [B, h, Q, d] to keys and values [B, h, L, d]."""
         if not self._is_own:
             rate = rate if self._is_on else 0.0
             return functional.scaled_dot_product_attention(query, key, value, dropout_p=rate)
@@ -169,7 +169,7 @@ class _Masks:
 
 
 class _Added(torch.autograd.Function):
-    """x + scale * mask * y, keeping nothing but the mask; y is changed in place."""
+    """x + scale * mask * y, saving only the mask for the gradient; y is changed in place."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -185,7 +185,7 @@ class _Added(torch.autograd.Function):
 
 
 class _Attention(torch.autograd.Function):
-    """softmax(query key^T / sqrt(d)) * mask * scale @ value, with as few passes as there can be."""
+    """softmax(query key^T / sqrt(d)) * mask * scale @ value, in as few passes as possible."""
 
     @staticmethod
     def forward(

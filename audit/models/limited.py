@@ -1,9 +1,10 @@
-"""Work with foreign files in processes of their own, which end at a limit of time or memory.
+"""Process foreign files in separate processes with limits of time and memory.
 
-Building a tokenizer, or splitting text with it, runs what its files say in a library that keeps no
-bound. A page must not: a file of four kilobytes would end the server for everybody. So a nursery
-process imports the library once and forks for every call; a child that hangs or grows ends itself,
-and the caller gets a refusal. What comes back is JSON, for a child may be anybody's by then.
+Building a tokenizer, or splitting text with it, executes its files in a library without limits. The
+process of the pages must not do this: a file of four kilobytes could end the server for everybody.
+So a nursery process imports the library once and forks for every call. The system ends a child that
+hangs or grows, and the caller gets a refusal. Answers are JSON, because a child may by then be
+under foreign control.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from audit.errors import AuditError, Message, places_of
 from audit.shelf import scratch_folder
 
 PROCESSOR_SECONDS = 20
-"""What a call may take of a processor. The largest vocabularies that are read take some 4."""
+"""Processor time for one call. The largest accepted vocabularies take some 4 seconds."""
 WALL_SECONDS = 120
-"""And by the clock, where other work keeps the processors busy."""
+"""Elapsed time for one call, which is longer because other work may keep the processors busy."""
 MEMORY_BYTES = 2_000_000_000
-"""What a call may take beside the library itself."""
+"""Memory for one call in addition to that of the library."""
 _MAX_ANSWER_BYTES = 64_000_000
-_NAME_BYTES = 200  # of a message to the nursery: so each stays one
+_NAME_BYTES = 200  # all messages to the nursery have this length, which keeps them apart
 _AT_ONCE = threading.BoundedSemaphore(4)
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -48,15 +49,15 @@ def call_limited(
     n_bytes: int = MEMORY_BYTES,
     refusal: AuditError | None = None,
 ) -> Any:
-    """Call a function of a module in a process with limits; return its answer, a value of JSON.
+    """Call a function of a module in a process with limits, and return its answer, a JSON value.
 
-    `seconds` are of a processor, `n_bytes` beside what the process of the library has.
+    `seconds` limits processor time; `n_bytes` limits memory in addition to that of the library.
 
     Raises
     ------
     AuditError
-        What the function raises, or that it reached a limit: `refusal`, or that its tokenizer did,
-        and then `where` is its place.
+        If the function raises it, or if the call reaches a limit. The error is then `refusal`, or
+        by default an error about a tokenizer at `place`.
     """
     order = pickle.dumps((function, inputs))
     with _AT_ONCE, scratch_folder() as scratch:
@@ -86,9 +87,10 @@ def call_limited(
 
 
 def _exchange(line: socket.socket, order: bytes) -> bytes:
-    """Send an order and return what comes back; nothing where the child is gone, or says too much.
+    """Send an order and return the answer; b"" if the child is gone or answers too much.
 
-    The child's own clock ends it; the one here is for a child that is no more what it was.
+    The child has a clock of its own that ends it. The timeout here is for a child that has come
+    under foreign control.
     """
     line.settimeout(WALL_SECONDS + 10)
     answer = bytearray()
@@ -105,7 +107,7 @@ def _exchange(line: socket.socket, order: bytes) -> bytes:
 
 
 class _Nursery:
-    """The process that holds the library and forks; it ends when this one does."""
+    """The process that has imported the library and forks; it ends with this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -115,7 +117,7 @@ class _Nursery:
     def fork_child(self, module: str, line: socket.socket) -> None:
         """Fork a child that takes its order from `line`, with `module` imported."""
         with self._lock:
-            for _ in range(2):  # it may have been ended from outside
+            for _ in range(2):  # the process may have been ended from outside
                 if self._process is None or self._process.poll() is not None:
                     self._start()
                 assert self._line is not None
@@ -145,7 +147,7 @@ class _Nursery:
             )
 
     def close(self) -> None:
-        """End the process, which waits for nothing else."""
+        """End the process by closing its line."""
         if self._line is not None and self._process is not None:
             self._line.close()
             self._process.wait()
@@ -156,14 +158,14 @@ atexit.register(_NURSERY.close)
 
 
 def main() -> int:
-    """Fork for every message on the line that the command line names, until it is closed."""
+    """Fork for every message on the socket that the command line names, until it is closed."""
     from audit.home import stay_offline
 
     stay_offline()
     from audit.models.tokenizer import import_classes
 
     import_classes()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for the children
     orders = socket.socket(fileno=int(sys.argv[1]))
     while True:
         message, lines, _, _ = socket.recv_fds(orders, _NAME_BYTES, 1, socket.MSG_WAITALL)
@@ -179,7 +181,7 @@ def main() -> int:
 
 
 def _run_order(line: socket.socket) -> None:
-    """Do what an order says, within the limits, and write the answer."""
+    """Call the function of an order within the limits, and write the answer."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with line.makefile("rb") as file:
         tempfile.tempdir, seconds, n_bytes = json.loads(file.readline())
@@ -192,7 +194,7 @@ def _run_order(line: socket.socket) -> None:
     except MemoryError:
         return
     except BaseException as error:  # noqa: BLE001
-        # The library raises bare Exception, and panics outside Exception: that is the files' fault.
+        # The library raises bare Exception, and panics outside Exception, because of bad files.
         if type(error) is Exception or type(error).__name__ == "PanicException":
             unusable = AuditError(
                 "The tokenizer cannot be built from its files.",
@@ -206,8 +208,8 @@ def _run_order(line: socket.socket) -> None:
 
 
 def _limit(seconds: int, n_bytes: int) -> None:
-    """Let the system end this process at a limit, whatever it is doing then."""
-    with contextlib.suppress(OSError, ValueError):  # a system that does not count it so
+    """Set limits at which the system ends this process in any state."""
+    with contextlib.suppress(OSError, ValueError):  # systems without /proc
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (size + n_bytes,) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds,) * 2)

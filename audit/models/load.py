@@ -1,9 +1,9 @@
-"""Loading a masked language model so that nothing in it is guessed and nothing in it can run.
+"""Load a masked language model without guessing missing parts and without running foreign code.
 
 Differs: `transformers.from_pretrained` fills missing tensors with random numbers, accepts NaN,
 follows the shard index out of the directory, and leaves the weights mapped to a file that may be
-overwritten during an audit. Here the weights are read once into own memory, and the digest is that
-of the very bytes that were read.
+overwritten during an audit. Here the weights are read once into private memory, and the digest is
+computed from exactly the bytes that were read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from audit.models.tokenizer import build_tokenizer, refuse_unlike
 
 
 def pick_device(device: str) -> str:
-    """Return the device to run on."""
+    """Return the device to run on; "auto" means CUDA if it is available."""
     is_there = device != "cpu" and torch.cuda.is_available()
     if device == "cuda" and not is_there:
         raise AuditError("No CUDA device is available.", where="device", do="Choose auto or cpu.")
@@ -43,9 +43,9 @@ def pick_device(device: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A masked language model in own memory, in evaluation mode, with transformers' tokenizer.
+    """A masked language model in private memory, in evaluation mode, with transformers' tokenizer.
 
-    `digest` is the SHA-256 of everything that determines it, from the bytes that were loaded.
+    `digest` is the SHA-256 of everything that determines the model, from the loaded bytes.
     """
 
     model: nn.Module
@@ -56,12 +56,12 @@ class LoadedModel:
 
     @property
     def n_positions(self) -> int:
-        """Longest input in tokens, special ones included."""
+        """Longest input in tokens, including special tokens."""
         return self.config.n_positions
 
     @property
     def n_parameters(self) -> int:
-        """Numbers that were learnt, tied ones once."""
+        """Number of learnt parameters; tied ones count once."""
         return sum(p.numel() for p in self.model.parameters())
 
 
@@ -87,7 +87,7 @@ def _refuse_without_memory(files: ModelFiles) -> None:
 
 
 def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
-    """Read every expected tensor, finite and in float32; also the model's digest."""
+    """Read every expected tensor as float32, check that it is finite, and compute the digest."""
     expected, place = compute_expected_shapes(files.config), files.folder.locate(SINGLE_FILE)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
     with reading(place), open_regular(files.weights) as file:
@@ -99,7 +99,7 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     current_tensors = {update_tensor_name(name): tensor for name, tensor in tensors.items()}
     weights = {name: tensor.float() for name, tensor in current_tensors.items() if name in expected}
     for name, tensor in weights.items():
-        # One pass without a copy: smallest and largest are NaN where any number is.
+        # One pass without a copy: minimum and maximum are NaN if any number is.
         if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
             raise AuditError(
                 'The tensor "{name}" holds numbers that are not finite.',
@@ -111,7 +111,7 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
 
 
 def _fill_shared_tensors(weights: dict[str, Tensor], *, config: ModelConfig, place: str) -> None:
-    """Give both names of a shared tensor its value; refuse two values where the head is tied.
+    """Store a shared tensor under both its names; refuse different values if the head is tied.
 
     An untied head may come with two biases: transformers 5 trains only the decoder's.
     """
@@ -131,11 +131,11 @@ def _fill_shared_tensors(weights: dict[str, Tensor], *, config: ModelConfig, pla
 
 
 def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
-    """Make the module and copy the weights into its own memory."""
+    """Build the module and copy the weights into its own memory."""
     settings = transformers.AutoConfig.for_model(
         config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
     )
-    # The module is born with random weights; the caller's random numbers stay untouched.
+    # A new module has random weights; the caller's random generator must not advance.
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
     with refusing(_make_change_error(place)):
@@ -174,7 +174,7 @@ class ModelPair:
     hospital: LoadedModel
 
     def __post_init__(self) -> None:
-        """Refuse two models whose numbers would not speak of the same tokens."""
+        """Refuse two models whose tokens differ."""
         general, hospital = self.general, self.hospital
         refuse_unlike(general.tokenizer, hospital.tokenizer, names=(general.name, hospital.name))
 
@@ -185,10 +185,10 @@ class ModelPair:
 
     @property
     def is_one_model(self) -> bool:
-        """Whether both compute the same: equal settings, and equal numbers in every tensor.
+        """Whether both models compute the same: equal settings, and equal numbers in every tensor.
 
-        How the numbers were stored does not count, nor what the files hold beside them, nor whether
-        the head's matrix is the word embedding or equal to it.
+        The number type in the files, other contents of the files, and whether the head's matrix is
+        the word embedding or only equal to it make no difference.
         """
         general, hospital = self.general, self.hospital
         if _list_settings(general) != _list_settings(hospital):
@@ -200,7 +200,7 @@ class ModelPair:
 
     @property
     def notes(self) -> tuple[Message, ...]:
-        """What the reader of a result should know of this pair, in sentences."""
+        """Sentences about this pair that the reader of a result should know."""
         configs = self.general.config, self.hospital.config
         shapes = [[getattr(config, name) for name in _SHARED] for config in configs]
         notes = []

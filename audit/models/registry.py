@@ -1,7 +1,6 @@
-"""The models that this installation knows: registered folders' models, and those trained here.
+"""List the models of this installation: those in registered folders, and those trained here.
 
-Pages pick a model from this list by its identifier; a path typed by a person is accepted on the
-command line only.
+Pages choose a model from this list by its identifier; only the command line accepts a path.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _MAX_DIRECTORIES = 5_000
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """A model in the list: either what it is, or why it cannot be loaded.
+    """A listed model with its summary, or with the reason why it cannot be loaded.
 
-    `model_id` is the folder's label and the path under it, or "trained/" and the run's name;
-    `refusal` is "" where there is none.
+    `model_id` is the folder's label and the path under it, or "trained/" and the run's name.
+    `refusal` is "" if the model can be loaded.
     """
 
     model_id: str
@@ -50,14 +49,14 @@ class RegisteredModel:
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
-    """Return the models trained here and those registered, refused ones with the reason."""
+    """Return the models trained here and the registered ones; refused ones have a reason."""
     return tuple(
         _inspect_registered(*model) for model in (*list_trained_models(), *_walk_folders())
     )
 
 
 def resolve_model_path(text: str, *, option: str = "model") -> Path:
-    """Return the directory that a person named on the command line, in the option `where`."""
+    """Return the directory named by a command-line option; raise AuditError if it is missing."""
     with suppress(OSError, RuntimeError, ValueError):  # of a path that cannot be followed
         path = Path(text).expanduser()
         if text.strip() and path.is_dir():
@@ -88,7 +87,7 @@ def _walk_folders() -> Iterator[tuple[str, Path]]:
             is_open = len(parts) < _MAX_DEPTH
             inside[:] = sorted(name for name in inside if is_open and not name.startswith("."))
             if "config.json" in files:
-                # A name of bytes that are no UTF-8 holds halves of characters, which no page shows.
+                # Bytes that are not UTF-8 become half characters, which pages cannot show.
                 name = "/".join((label, *parts)).encode("utf-8", "backslashreplace")
                 yield name.decode("utf-8"), Path(folder)
 
@@ -98,7 +97,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 
 def read_signature(path: Path) -> Signature:
-    """Return what tells whether a model's files have changed; raises `AuditError` if unreadable."""
+    """Return a signature that changes with a model's files; raise `AuditError` if unreadable."""
     try:
         entries = [(entry.name, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
     except OSError:
@@ -109,7 +108,7 @@ def read_signature(path: Path) -> Signature:
 
 
 def look_up_digest(path: Path) -> str:
-    """Return a model's digest, remembered until a file's size or time changes; raises as there."""
+    """Return a model's digest, cached until a file changes; raises as `read_signature`."""
     return _compute_digest(path, read_signature(path))
 
 
@@ -119,9 +118,9 @@ def _compute_digest(path: Path, files: Signature) -> str:
 
 
 def load_tokenizer(path: Path) -> Any:
-    """Return a model's tokenizer, built from its checked files and remembered.
+    """Return a model's tokenizer, built from its checked files and cached.
 
-    Never in the process that serves pages: there `call_limited` has it built in another.
+    The process that serves pages never calls this; it uses `call_limited`.
     """
     return _load_tokenizer(path, read_signature(path))
 
@@ -154,10 +153,10 @@ _TRAITS = (
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What can be said of two models before their weights are read.
+    """The comparison of two models before their weights are read.
 
-    `traits` has facts of both, the general model's first, by code: "architecture", "n_layers" ...;
-    `refusal` says why the pair would be refused, "" where it would not.
+    `traits` has facts of both models, the general model's first, by code ("architecture",
+    "n_layers" ...). `refusal` is the reason why the pair would be refused, "" if it would not.
     """
 
     traits: Mapping[str, tuple[str | int | float, ...]]
@@ -165,10 +164,10 @@ class PairCheck:
 
 
 def list_model_choices() -> tuple[RegisteredModel, ...]:
-    """Return the registered models, then the demo's, refused ones with their reason."""
+    """Return the registered models, then the demo's; refused ones have a reason."""
     demo = []
     for language in ("en", "ja"):
-        # The general model first: it is the other ones' beginning.
+        # The general model comes first, because the other ones were trained from it.
         folders = (DEMO_HOSPITAL / language / "models").glob("*")
         for folder in sorted(folders, key=lambda folder: (folder.name != "general", folder.name)):
             demo.append(_inspect_registered(f"{DEMO_PREFIX}{language}/{folder.name}", folder))
@@ -176,9 +175,9 @@ def list_model_choices() -> tuple[RegisteredModel, ...]:
 
 
 def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:
-    """Return how many models are in each registered folder; None where there is no such folder.
+    """Return the number of models in each registered folder; None if the folder does not exist.
 
-    Folders as they were registered, none where nothing is.
+    Keys are the paths as registered; the result is empty if none is registered.
     """
     raw_paths = os.environ.get(VARIABLE, "").split(os.pathsep)
     texts = [text.strip() for text in raw_paths if text.strip()]
@@ -194,7 +193,7 @@ def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | Non
 def find_model_by_digest(
     digest: str, *, name: str, models: Iterable[RegisteredModel]
 ) -> RegisteredModel | None:
-    """Return the model of this name with this digest; None where it is gone, or has changed."""
+    """Return the model with this name and digest; None if it is gone or has changed."""
     namesakes = (
         model for model in models if model.summary is not None and model.summary.name == name
     )
@@ -202,7 +201,7 @@ def find_model_by_digest(
 
 
 def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
-    """Return the model of this identifier; identifiers are compared, never made into a path."""
+    """Return the model with this identifier, which is compared and never made into a path."""
     return next((model for model in models if model.model_id == model_id), None)
 
 

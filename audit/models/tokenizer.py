@@ -1,7 +1,7 @@
-"""Tokenizers built from checked files, and what makes two of them the same.
+"""Build tokenizers from checked files, and compare two of them.
 
-Built by transformers itself, so that text is split as it was in training, but from a private copy
-of the checked files only: no other file, no network and no code of the model's can take part.
+transformers itself builds them, so that text is split as in training, but only from a private copy
+of the checked files: no other file, no network and no code of the model can take part.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from audit.shelf import scratch_folder
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
 
-# Capitals, accents, hyphens, digits, Han and kana: what tokenizers are known to differ in.
+# Tokenizers are known to differ in capitals, accents, hyphens, digits, Han and kana.
 _PROBES = (
     "Mr. O'Neil-Brown saw DR. müller at 10:45 a.m.",
     "José's pulse was 72/min, WBC 11.3",
@@ -49,13 +49,13 @@ _SLOW_SETTINGS = (
 
 
 def import_classes() -> None:
-    """Import the class of every tokenizer that may be built; transformers waits with each."""
+    """Import the classes of all supported tokenizers, which transformers imports only on use."""
     for kind in TOKENIZER_CLASSES:
         getattr(transformers, kind)
 
 
 def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
-    """Build the tokenizer and hold it to what its files declare and to the model's embedding."""
+    """Build the tokenizer, and check it against its files and the model's embedding."""
     tokenizer = _build_from_copy(files, name=name)
     numbers, n_embeddings = set(tokenizer.get_vocab().values()), config.vocab_size
     lacking = [
@@ -102,7 +102,7 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
 
 
 def _read_built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
-    """Return the normalizer of a tokenizer as it was built."""
+    """Return the normalizer of a tokenizer that was built; None if it has none."""
     if not tokenizer.is_fast:
         return build_japanese_normalizer(files.settings)
     built = tokenizer.backend_tokenizer.normalizer
@@ -118,7 +118,7 @@ def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
             tokenizer = getattr(transformers, files.kind).from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
-        # Settings of a wrong kind show only in use.
+        # Settings of a wrong type fail only in use.
         if FAST_FILE in files.used_files:
             Tokenizer.from_str(files.used_files[FAST_FILE].decode("utf-8"))
         for probe in _PROBES:
@@ -175,7 +175,7 @@ def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
 def refuse_unlike(general: Any, hospital: Any, *, names: tuple[str, str]) -> None:
     """Refuse two models, called `names`, whose tokenizers do not split every text alike.
 
-    Contents are compared, not files: one model may ship vocab.txt and the other the same
+    The contents are compared, not the files: one model may have vocab.txt and the other the same
     vocabulary in tokenizer.json.
     """
     first, second = general.get_vocab(), hospital.get_vocab()

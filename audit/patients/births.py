@@ -1,7 +1,7 @@
-"""Birth dates: what a register says is read, and found in notes in whatever form it is written.
+"""Read birth dates from a register, and find them in notes in any form.
 
-A note's dates are read, in English and Japanese, and compared with the day that is known. So no
-form needs a list of its own, and "8/4/51" is found whichever of its numbers the writer meant.
+The dates of a note are read, in English and Japanese, and compared with the birth date. So no form
+needs a list of its own, and "8/4/51" is found in either order of month and day.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _ORDINALS = {
 } | {"thirtieth": 30, "twenty": 20, "thirty": 30}
 
 Reading = tuple[int | None, int | None, int | None]
-"""Year, month and day; None for what is not said."""
+"""Year, month and day; None for a part that is missing."""
 
 
 class BirthFinder:
@@ -84,15 +84,15 @@ class BirthFinder:
             }
 
     def find(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield where a text has one of the days, or a part that says when somebody was born.
+        """Yield the places where a text has one of the birth dates, or an identifying part of one.
 
-        A month with its year is such a part anywhere. A year alone, a day without a year, and
-        numbers that could be anything are one beside a cue: "born in 1951", "8月4日生まれ".
+        A month with its year counts anywhere. A year alone, a day without a year, and ambiguous
+        numbers count only beside a cue: "born in 1951", "8月4日生まれ".
 
         Parameters
         ----------
         folded
-            A text as `audit.notes.patterns.fold_characters` has it.
+            A text folded by `audit.notes.patterns.fold_characters`.
         """
         for start in _find_starts(text, self._find_years(text), n_after=1):
             for match in _match_all(_DAYS, text, start):
@@ -115,7 +115,7 @@ class BirthFinder:
                     yield _include_weekday(text, *match.span())
 
     def _find_years(self, text: str) -> Iterator[int]:
-        """Yield where a number stands that may be the year of a birth, or have it in it."""
+        """Yield the places of numbers that may be the year of a birth, or contain it."""
         for match in _NUMBERS.finditer(text):
             number = match[0]
             if number[0].isdecimal():
@@ -135,7 +135,7 @@ class BirthFinder:
 
 
 def _build_month_pattern(month: int) -> str:
-    """Return a pattern for everything that a month can be written as, or with."""
+    """Return a pattern for all forms of a month."""
     numbers = (_KANJI | _PLACES).items()
     last = sorted(char for char, number in numbers if number in (month, month % 10))
     return (
@@ -145,13 +145,13 @@ def _build_month_pattern(month: int) -> str:
 
 
 def read_birth(text: str) -> frozenset[date]:
-    """Return the days that a cell of a register may mean: 04/08/1951 can be two.
+    """Return the days that a cell of a register may mean; 04/08/1951 may mean two.
 
-    It is none where the cell is no date, or its year says neither century nor era.
+    The result is empty if the cell is not a date, or if its year has neither century nor era.
     """
     folded = fold_characters(text).strip()
     days = set[date]()
-    with suppress(ValueError):  # how most registers have it, read without a pattern
+    with suppress(ValueError):  # the form of most registers needs no pattern
         return frozenset({date.fromisoformat(folded)})
     for match in _match_all(_DAYS, folded, 0):
         rest = folded[match.end() :].lstrip(" tT")
@@ -171,7 +171,7 @@ def _says_century(match: re.Match[str]) -> bool:
 
 
 def _find_starts(text: str, places: Iterable[int], *, n_after: int) -> Iterator[int]:
-    """Yield where a date may begin before a place or shortly after it, each start once."""
+    """Yield each offset, once, where a date may begin before a place or shortly after it."""
     searched_end = 0
     for place in places:
         for match in _START.finditer(
@@ -197,7 +197,7 @@ def _is_cued(text: str, start: int, stop: int) -> bool:
 
 
 def _include_weekday(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Return a place with the weekday and the bracket beside it, without blanks at its end."""
+    """Extend a place by the weekday and the bracket beside it; cut white space at its end."""
     stop = start + len(text[start:stop].rstrip())
     date_text = text[start:stop]
     start -= text[start - 1 : start] == "(" and date_text.count(")") > date_text.count("(")
@@ -210,7 +210,7 @@ def _include_weekday(text: str, start: int, stop: int) -> tuple[int, int]:
 
 
 def _read_dates(match: re.Match[str]) -> Iterator[Reading]:
-    """Yield every day, or part of one, that the parts of a match may mean."""
+    """Yield every date, or part of a date, that the groups of a match may mean."""
     part = match.groupdict()
     if digits := re.sub("[^0-9]", "", part.get("digits") or ""):
         yield from _read_digits(digits, era=part.get("era") or "")
@@ -243,7 +243,7 @@ def _read_digits(digits: str, *, era: str) -> Iterator[Reading]:
 
 
 def _read_years(text: str) -> set[int]:
-    """Return the years that a text may mean: of two digits in every century and era."""
+    """Return the years that a text may mean; two digits may mean a year of any century or era."""
     years = set[int]()
     for match in _ONE_YEAR.finditer(text):
         year_text = match[0].lower()
@@ -286,7 +286,7 @@ def _read_month(text: str) -> int:
 
 
 def _read_number(text: str) -> int:
-    """Return the number that digits, kanji or an English ordinal say; 0 where there is none."""
+    """Return the number written in digits, kanji or as an English ordinal; 0 if there is none."""
     if digits := re.match("[0-9]+", text):
         return int(digits[0])
     if text[:1].isascii():

@@ -1,8 +1,8 @@
-"""Finds in notes what is known of a patient: names, birth dates, numbers, addresses.
+"""Find a patient's known data in notes: names, birth dates, numbers, addresses.
 
-Comes in: pieces of knowledge, a text. Goes out: occurrences, which leave no known string readable.
-What stands around a name decides only where it is a word of the language as well. Corpora of
-identified notes and de-identification both use this finder.
+Input: pieces of knowledge, and a text. Output: occurrences that cover every known string. The words
+around a name matter only if the name is also an ordinary word. Corpora of identified notes and
+de-identification both use this finder.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from audit.patients.births import BirthFinder
 from audit.text import is_unspaced
 
 FINDER_VERSION = 3
-"""Goes up with every change of what is found."""
+"""Increases with every change that affects the occurrences."""
 
 FIRST, MIDDLE, LAST, FULL = "first", "middle", "last", "full"
 """Parts of a name; FULL is one whose parts cannot be told apart."""
@@ -62,7 +62,7 @@ _WORDS = frozenset(PARTS["WORDS"].split("|")) | SELDOM
 PARTICLES = WORDS["particles"]
 _NO_INITIALS = frozenset(PARTS["NO_INITIALS"].split("|"))
 
-# Letters and marks of scripts that put blanks between words, and of those that the others are in.
+# Letters and marks of scripts that separate words by spaces.
 _LETTER = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u1dbf"
 _LETTER += "\u1e00-\u1fff\u2c00-\u2ddf\ua640-\ud7ff\ufb00-\ufdff\ufe70-\ufefc"
 _TOKEN = re.compile(rf"[{_LETTER}]+(?:['’`][{_LETTER}]+)*|[0-9]+[A-Za-z]?(?![A-Za-z0-9])|[0-9]+")
@@ -79,22 +79,22 @@ _SAME = IN_KATAKANA | str.maketrans(
     "髙﨑嵜邊邉齋齊斉濵濱澤廣德惠眞榮國龍櫻藏瀨嶋嶌條增彌黑來𠮷ヶ",
     "高崎崎辺辺斎斎斎浜浜沢広徳恵真栄国竜桜蔵瀬島島条増弥黒来吉ケ",
 )
-"""Characters that stand for each other: hiragana for katakana, old forms in names."""
+"""Equivalent characters: hiragana to katakana, old forms of characters in names to new ones."""
 _LETTERS_OF = {
     kana: letters
     for row in PARTS["KANA_ROWS"].split("|")
     for letters, _, all_kana in [row.partition(" ")]
     for kana in all_kana
 }
-"""From a kana to the Latin letters with which a name that begins with it can begin."""
+"""A kana to the Latin letters with which the romanization of a name may begin."""
 
 
 class Piece(NamedTuple):
-    """A string that is known, and what it is: a part of a name, BIRTH, ADDRESS, or a label.
+    """A known string and its kind: a part of a name, BIRTH, ADDRESS, or a label.
 
-    A label stands for a number, or a mail address. `is_sure` is what a register says, or a cue: any
-    other name is taken for a word in small letters, unless lists have it as a name. `is_own` is
-    what the patient is called, and not a relative.
+    A label is the kind of numbers and mail addresses. `is_sure` is true if a register or a cue
+    gives the name; in small letters, any other name counts as an ordinary word unless a list of
+    names has it. `is_own` is true for the patient's names and false for those of relatives.
     """
 
     kind: str
@@ -104,9 +104,9 @@ class Piece(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A stretch of a text, and the kind of the piece that stands there.
+    """A stretch of a text, and the kind of the piece that it contains.
 
-    A letter that stands for a part of a name is of that kind and `INITIALS`: "first initials".
+    A letter that abbreviates a part of a name combines its kind with `INITIALS`: "first initials".
     """
 
     start: int
@@ -116,18 +116,18 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Occurrence:
-    """A place in a text where something stands that is known of the patient.
+    """A place in a text that contains known data of the patient.
 
     Attributes
     ----------
     start, stop, label
-        The place, and which of the five types it is.
+        The place, and its type, one of the five.
     parts
-        The parts of a name in their order; of all else one.
+        The parts of a name in order; a single part for everything else.
     is_own
-        Whether a name is the patient's, and not a relative's.
+        Whether a name is the patient's, not a relative's.
     is_doubtful
-        Whether nothing but a capital says that a word of the language is a name here.
+        Whether a capital is the only sign that an ordinary word is a name here.
     """
 
     start: int
@@ -139,7 +139,7 @@ class Occurrence:
 
 
 def pack_pieces(pieces: Iterable[Piece]) -> str:
-    """Return pieces as one string, which takes a tenth of their memory."""
+    """Pack pieces into one string, which takes a tenth of their memory."""
     lines = {
         f"{piece.kind}\t{piece.is_sure:d}{piece.is_own:d}\t{' '.join(piece.text.split())}"
         for piece in pieces
@@ -155,14 +155,14 @@ def unpack_pieces(text: str) -> Iterator[Piece]:
 
 
 def merge_packs(*packs: str) -> str:
-    """Return packed strings as one."""
+    """Merge packed strings into one."""
     return "\n".join(sorted({line for pack in packs for line in pack.splitlines()}))
 
 
 def make_name_pieces(
     first: str, last: str, *, middle: str = "", is_sure: bool = True
 ) -> Iterator[Piece]:
-    """Yield what is known with a name, or its reading: its parts, its initials in either order."""
+    """Yield the pieces of a name, or of its reading: parts, and initials in either order."""
     if not first and not last:
         return
     for kind, text in ((FIRST, first), (LAST, last), (MIDDLE, middle)):
@@ -175,7 +175,7 @@ def make_name_pieces(
 
 
 def _list_initials(part: str) -> list[str]:
-    """Return the Latin letters with which a part of a name can begin: V or G for van Gogh."""
+    """Return the Latin letters that may abbreviate a part of a name: V or G for van Gogh."""
     words = part.split()
     named = [word for word in words if fold(word) not in PARTICLES]
     letters = dict.fromkeys(fold(_normalize(word)[:1]).upper() for word in (*words[:1], *named[:1]))
@@ -187,9 +187,9 @@ def _list_initials(part: str) -> list[str]:
 
 
 def split_address(address: str) -> Iterator[str]:
-    """Yield the parts of an address that are looked for: each place in it, a street with a number.
+    """Yield the parts of an address to search for: each place in it, and a street with its number.
 
-    A number of a Japanese block is no part: it is found behind the name of the place.
+    The number of a Japanese block is not a part; it is found after the name of the place.
     """
     if not is_unspaced(address):
         for part in re.split(r"[,;\n]", address):
@@ -212,7 +212,7 @@ def split_address(address: str) -> Iterator[str]:
 
 
 def _normalize(text: str) -> str:
-    """Return a text of the same length in the form in which strings are compared."""
+    """Return a text of the same length in the form that is used for comparing strings."""
     same = fold_characters(text).translate(_SAME)
     lower = same.lower()
     if len(lower) == len(same):
@@ -228,7 +228,7 @@ class _Token(NamedTuple):
 
 
 def _tokenize(folded: str) -> list[_Token]:
-    """Return words in letters, and numbers; the 's of "Smith's" is no part of the word."""
+    """Return the words and numbers of a text; the 's of "Smith's" is not part of the word."""
     tokens = []
     for match in _TOKEN.finditer(folded):
         word = match[0]
@@ -243,7 +243,7 @@ def _tokenize(folded: str) -> list[_Token]:
 
 @dataclass
 class SearchedText:
-    """A folded text in the forms in which it is searched, each made when it is asked for."""
+    """A folded text in all forms that are searched; each form is made when it is first used."""
 
     text: str
 
@@ -257,7 +257,7 @@ class SearchedText:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words as they are compared."""
+        """The words in the form that is compared."""
         return tuple(token.folded for token in self.tokens)
 
     @cached_property
@@ -267,12 +267,12 @@ class SearchedText:
 
     @cached_property
     def codes(self) -> str:
-        """Letters and digits without all between."""
+        """The letters and digits, without any other characters."""
         return re.sub("[^0-9a-z]+", "", self.plain)
 
     @cached_property
     def code_places(self) -> list[int]:
-        """Where the characters of `codes` stand."""
+        """The place of each character of `codes`."""
         return [match.start() for match in re.finditer("[0-9a-z]", self.plain)]
 
     @cached_property
@@ -282,15 +282,15 @@ class SearchedText:
 
     @cached_property
     def tight_places(self) -> list[int]:
-        """Where the characters of `tight` stand."""
+        """The place of each character of `tight`."""
         return [place for place, char in enumerate(self.plain) if not char.isspace()]
 
     def around(self, start: int, stop: int) -> tuple[str, str]:
-        """Return the characters beside a place, "" at the ends."""
+        """Return the characters before and after a place; "" at the ends of the text."""
         return self.folded[max(0, start - 1) : start], self.folded[stop : stop + 1]
 
     def is_joined(self, tokens: Sequence[_Token]) -> bool:
-        """Whether nothing but marks and blanks stands between tokens."""
+        """Whether only punctuation and white space stand between tokens."""
         return all(_WITHIN.fullmatch(self.text, a.stop, b.start) for a, b in pairwise(tokens))
 
 
@@ -303,11 +303,12 @@ def _find_all(text: str, string: str) -> Iterator[tuple[int, int]]:
 
 @dataclass
 class _NameParts:
-    """The parts of names that stand in a text.
+    """The parts of names that occur in a text.
 
-    `sure` says of each whether it is a name without another part beside it. `words` are those that
-    are a name beside another part at most: words of the language in small letters. Of relatives
-    alone are those that are not `own`; `capitals` begin with one.
+    `sure` says for each part whether it is a name even without another part beside it. `words` are
+    ordinary words in small letters; they are a name only beside another part. `patient_parts` are
+    parts of the patient's names; the others belong only to relatives. `capitals` begin with a
+    capital.
     """
 
     sure: dict[Part, bool] = field(default_factory=dict)
@@ -317,7 +318,7 @@ class _NameParts:
 
 
 class PatientFinder:
-    """Finds what is known of one patient in notes."""
+    """Finds the known data of one patient in notes."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
         words: defaultdict[tuple[str, ...], list[Piece]] = defaultdict(list)
@@ -351,7 +352,10 @@ class PatientFinder:
         self._births = BirthFinder(births) if births else None
 
     def _read_sequences(self, piece: Piece) -> Iterator[tuple[str, ...]]:
-        """Yield the words of a part of a name, whole and alone; note what has no words."""
+        """Yield the words of a part of a name, together and singly.
+
+        A name in a script without spaces is stored in `_runs` instead.
+        """
         if is_unspaced(piece.text):
             plain = _normalize(re.sub(r"[\s・=]", "", fold_characters(piece.text)))
             for form in {plain, _normalize(half_width(plain))} - {""}:
@@ -367,7 +371,7 @@ class PatientFinder:
                 yield from ((word,) for word in sequence if word not in PARTICLES and len(word) > 1)
 
     def find(self, note: SearchedText) -> list[Occurrence]:
-        """Return where anything that is known stands in a text; places may share characters."""
+        """Return all places in a text that contain known data; places may overlap."""
         finders = (
             self._find_names,
             self._find_initials,
@@ -378,7 +382,7 @@ class PatientFinder:
         return [occurrence for find in finders for occurrence in find(note)]
 
     def _find_names(self, note: SearchedText) -> Iterator[Occurrence]:
-        """Yield names; parts that stand side by side are one."""
+        """Yield names; adjacent parts form one name."""
         parts = self._find_parts(note)
         covered = bytearray(len(note.text))
         if parts.sure:
@@ -407,14 +411,14 @@ class PatientFinder:
                     )
 
     def _find_parts(self, note: SearchedText) -> _NameParts:
-        """Return where parts of names stand."""
+        """Return the places of parts of names."""
         parts = _NameParts()
         for start, stop, pieces in self._words.find(note.words):
             tokens = note.tokens[start:stop]
             if not note.is_joined(tokens):
                 continue
             spellings = [token.spelling for token in tokens]
-            # "Will" is a name beside a name, "will" is none, but where all is in small letters.
+            # "Will" is a name beside a name; "will" is one only in a text without capitals.
             is_word = len(tokens) == 1 and tokens[0].folded in SELDOM and spellings[0].islower()
             for piece in pieces:
                 part = Part(tokens[0].start, tokens[-1].stop, piece.kind)
@@ -437,7 +441,7 @@ class PatientFinder:
         return parts
 
     def _find_single_letters(self, note: SearchedText) -> Iterator[Part]:
-        """Yield letters that may stand for a part beside another one: "J. Smith", "Smith JA"."""
+        """Yield letters that may abbreviate a part beside another part: "J. Smith", "Smith JA"."""
         for start, stop, _, spelling in note.tokens:
             if stop - start > 2 or not spelling.isupper():
                 continue
@@ -476,7 +480,7 @@ class PatientFinder:
                     yield _make_occurrence(start - is_opened, stop, label, label)
 
     def _find_addresses(self, note: SearchedText) -> Iterator[Occurrence]:
-        """Yield parts of addresses; those side by side, and a block behind one, as one."""
+        """Yield parts of addresses; adjacent parts and the block after one form one occurrence."""
         places = list[tuple[int, int]]()
         for place in self._places:
             for start, stop in _find_all(note.plain, place):
@@ -508,7 +512,7 @@ def _make_occurrence(start: int, stop: int, label: str, kind: str) -> Occurrence
 def _make_name_occurrence(
     note: SearchedText, run: Sequence[Part], patient_parts: Collection[Part]
 ) -> Occurrence:
-    """Return the parts of a name as one occurrence; the full stop of an initial belongs to it."""
+    """Make one occurrence from the parts of a name, including the full stop of a last initial."""
     kinds = {part.kind for part in run}
     *parts, last = run
     if last.kind.endswith(INITIALS) and note.text[last.stop : last.stop + 1] == ".":
@@ -524,7 +528,7 @@ def _make_name_occurrence(
 
 
 def _choose_kinds(text: str, parts: Iterable[Part]) -> list[Part]:
-    """Return parts in order, each place once: what can be first and last name as it fits beside."""
+    """Return parts in order, each place once; among several kinds, the neighbours decide."""
     kinds: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for start, stop, kind in sorted(parts, key=lambda part: (part[0], -part[1], part[2] != LAST)):
         kinds[start, stop].append(kind)
@@ -547,10 +551,10 @@ def _choose_kinds(text: str, parts: Iterable[Part]) -> list[Part]:
 def group_adjacent_parts(
     text: str, parts: Sequence[Part], *, gap: re.Pattern[str]
 ) -> list[list[Part]]:
-    """Return the parts that stand side by side, one of each kind, together.
+    """Group adjacent parts, at most one of each kind in a group.
 
-    `parts` are in order, of several that begin at one place the longest first; `gap` is all that
-    may stand between two.
+    `parts` are in order; of several that begin at one place, the longest comes first. `gap` matches
+    the text that may stand between two parts.
     """
     runs: list[list[Part]] = []
     for part in parts:
@@ -638,7 +642,7 @@ def _is_japanese_word(note: SearchedText, start: int, stop: int) -> bool:
 
 @cache
 def _index_words() -> dict[str, list[tuple[str, int]]]:
-    """Return, for every part of a word of Japanese notes, the words and where it stands in them."""
+    """Return, for every part of a word of Japanese notes, the words and its offset in each."""
     words_by_part = defaultdict[str, list[tuple[str, int]]](list)
     for word in JAPANESE_NO_NAMES:
         for start, stop in combinations(range(len(word) + 1), 2):
@@ -648,7 +652,7 @@ def _index_words() -> dict[str, list[tuple[str, int]]]:
 
 
 def _is_number(note: SearchedText, places: Sequence[int]) -> bool:
-    """Whether characters at places are one number, cut by nothing but marks, and end there."""
+    """Whether the characters at some places form one whole number, divided only by punctuation."""
     start, stop = places[0], places[-1] + 1
     for place, next_place in pairwise(places):
         if next_place - place > 4 or re.search(
@@ -666,7 +670,7 @@ def _is_number(note: SearchedText, places: Sequence[int]) -> bool:
 
 @lru_cache(maxsize=512)
 def build_patient_finder(*packs: str) -> PatientFinder:
-    """Return the finder of what packed strings know together."""
+    """Return a finder for the pieces of all packed strings."""
     return PatientFinder(unpack_pieces(merge_packs(*packs)))
 
 
@@ -674,7 +678,7 @@ class FullNames:
     """Finds the full names of all patients of a register, in either order of their parts."""
 
     def __init__(self, names: Iterable[tuple[str, str, str]]) -> None:
-        """Take in (patient, first name, last name)."""
+        """Build the finder from tuples (patient, first name, last name)."""
         spaced: dict[tuple[str, ...], tuple[str, ...]] = {}
         unspaced: dict[str, tuple[str, ...]] = {}
         for patient, first, last in names:
@@ -696,7 +700,7 @@ class FullNames:
         self._spaced, self._unspaced = Lexicon(spaced), Lexicon(unspaced)
 
     def find(self, note: SearchedText) -> Iterator[tuple[int, int, tuple[str, ...]]]:
-        """Yield (start, stop, the patients of that name), the longest name at a place first."""
+        """Yield (start, stop, patients with this name), the longest name at a place first."""
         for start, stop, patients in sorted(self._spaced.find(note.words), key=_longest_first):
             if note.is_joined(tokens := note.tokens[start:stop]):
                 yield tokens[0].start, tokens[-1].stop, patients

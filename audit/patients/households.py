@@ -1,4 +1,4 @@
-"""Which patients of a register live together, as far as the register tells."""
+"""Find out which patients of a register live together."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from audit.patients.register import (
 )
 
 MAX_SHARING = 10
-"""An address, a telephone or a mail address that more patients have is that of an institution or
-of a block of flats. With twice as many small homes would count as households; with half as many
-large families would be cut."""
+"""If more patients share an address, a telephone or a mail address, it belongs to an institution or
+a block of flats. With twice this number, small homes would count as households; with half of it,
+large families would be divided."""
 _LEAST_PHONE_DIGITS = 10
 _NO_LETTERS = re.compile(r"[\W_]+")
 
 Tie = tuple[str, str]
-"""What can tie patients together, and its text: ("address", "12mainstreet")."""
+"""The kind and the text of a fact that can tie patients together: ("address", "12mainstreet")."""
 
 
 def read_households(path: Path) -> dict[str, str]:
-    """Return the household of each patient who shares one: the number of its first patient.
+    """Return the household of each patient who shares one, named by its first patient's number.
 
     Patients share a household if a column says so, if they have the same address with a number in
     it, the same telephone or mail address, or if one is named as a relative of the other and no
@@ -55,7 +55,7 @@ def read_households(path: Path) -> dict[str, str]:
 
 
 def _list_ties(cells: Cells) -> Iterator[Tie]:
-    """Yield what a row has that people of one household share."""
+    """Yield the facts of a row that people of one household share."""
     for text in cells["household"]:
         yield "household", fold(text)
     address = _NO_LETTERS.sub("", fold(" ".join(cells[ADDRESS])))
@@ -69,12 +69,12 @@ def _list_ties(cells: Cells) -> Iterator[Tie]:
 
 
 def _is_home(tie: Tie, patients: list[str]) -> bool:
-    """Whether patients who share something live together."""
+    """Whether the patients who share a tie live together."""
     return tie[0] == "household" or len({*patients}) <= MAX_SHARING
 
 
 def _join_groups(patients: dict[str, int], groups: Iterable[list[str]]) -> dict[str, str]:
-    """Return the first patient of each who is tied to another, directly or through others."""
+    """Return, for each patient who is tied to others, the first patient of the connected group."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

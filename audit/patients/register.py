@@ -1,9 +1,8 @@
-"""Reads a register of patients: a table with a row for each patient, or several.
+"""Read a register of patients: a table with one or several rows for each patient.
 
-Comes in: CSV, JSONL or Parquet with a patient's number and whatever else of names, readings, sex,
-birth date, address, telephone, identifiers, relatives. Goes out: who the patients are, and the
-pieces that are known of each. A column that is not understood is refused: what it holds would be
-found in no note, and nobody would be told.
+Input: CSV, JSONL or Parquet with a patient's number and any of names, readings, sex, birth date,
+address, telephone, identifiers and relatives. Output: the patients, and the known pieces of each.
+An unknown column is refused, because its data would silently be missed in all notes.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ _HEADINGS: Mapping[str, Collection[str]] = {
     **{field: HEADINGS[field] for field in _FIELDS},
     LINKAGE_CODE: (HEADINGS["record_number"] + HEADINGS["admission_id"] + HEADINGS["linkage_code"]),
 }
-"""What a column holds -> its headings."""
+"""The content of a column -> its headings."""
 _DO = (
     "Delete the column, or name it as one of: patient_id, first_name, middle_name, last_name, "
     "name, name_kana, maiden_name, sex, birth_date, address, postcode, telephone, email, mrn, "
@@ -109,7 +108,7 @@ _SEXES = {
 
 
 class Person(NamedTuple):
-    """Who a row says that a patient is: parts of a name as written, sex "M", "F" or ""."""
+    """A patient according to one row: the parts of the name, and the sex "M", "F" or ""."""
 
     first: str
     middle: str
@@ -119,14 +118,14 @@ class Person(NamedTuple):
 
 @dataclass(frozen=True)
 class PatientRegister:
-    """What is known of patients, by their numbers.
+    """The known data of patients, by their numbers.
 
     Attributes
     ----------
     digest, n_rows
-        SHA-256 of the file, and how many rows it has.
+        SHA-256 of the file, and its number of rows.
     pieces
-        What is looked for in a patient's notes, packed.
+        The pieces to search for in a patient's notes, packed.
     people
         Each name of a patient that has a first and a last part, in the order of the rows.
     """
@@ -138,9 +137,9 @@ class PatientRegister:
 
 
 def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
-    """Return a register before its rows are read, and from its headings to what they hold.
+    """Return a register before its rows are read, and a map from headings to contents.
 
-    Raises AuditError where a column is not understood, or there is none of the patient's number.
+    Raises AuditError if a column is not understood, or if no column has the patient's number.
     """
     try:
         source = inspect_notes(path)
@@ -174,7 +173,7 @@ def open_register(path: Path) -> tuple[NoteSource, dict[str, str]]:
 
 
 def _find_number_column(keys: Mapping[str, str]) -> str:
-    """Return the column that has the patient's number where none is called so; "" for none."""
+    """Return the column for the patient's number if no heading names it; "" if there is none."""
     for headings in (("id", "mrn"), HEADINGS["record_number"]):
         if number := next((name for name, key in keys.items() if key in headings), ""):
             return number
@@ -182,10 +181,10 @@ def _find_number_column(keys: Mapping[str, str]) -> str:
 
 
 def read_register(path: Path) -> PatientRegister:
-    """Read a register; rows of one patient count together.
+    """Read a register; the rows of one patient are merged.
 
-    Raises AuditError where a row cannot be read, has no number, a cell that is too long, or a birth
-    date that is none.
+    Raises AuditError if a row cannot be read, has no number, or has a cell that is too long or a
+    birth date that is invalid.
     """
     pieces: dict[str, str] = {}
     people: dict[str, tuple[Person, ...]] = {}
@@ -205,9 +204,9 @@ def read_register(path: Path) -> PatientRegister:
 
 
 def read_register_rows(path: Path) -> Iterator[tuple[Message, Cells]]:
-    """Yield each row of a register: where it stands, and its cells by what they hold.
+    """Yield the place of each row of a register, and its cells by content.
 
-    Raises AuditError where a row cannot be read, has no number, or a cell that is too long.
+    Raises AuditError if a row cannot be read, has no number, or has a cell that is too long.
     """
     source, columns = open_register(path)
     for row in _read_rows(source):
@@ -227,7 +226,7 @@ def _read_rows(source: NoteSource) -> Iterator[Row | RowNote]:
 def _read_cells(
     row: Mapping[str, str], columns: Mapping[str, str], *, place: str
 ) -> defaultdict[str, list[str]]:
-    """Return what a row has in its columns that hold the same, white space as single blanks."""
+    """Return the cells of a row, grouped by the content of their columns, with single spaces."""
     if not {*row} <= {*columns}:
         raise AuditError("The row has a column that others have not.", where=place, do=_DO)
     cells: defaultdict[str, list[str]] = defaultdict(list)
@@ -262,7 +261,7 @@ Cells = Mapping[str, Sequence[str]]
 
 @lru_cache(maxsize=256)
 def pack_people(people: tuple[KnownPerson, ...]) -> str:
-    """Return what fields of a file know of people, packed as the pieces of a register are."""
+    """Pack the facts that fields of a file give about people like the pieces of a register."""
     cells = [defaultdict[str, list[str]](list) for _ in people]
     for person, person_cells in zip(people, cells, strict=True):
         for kind, value in person.facts:
@@ -273,7 +272,7 @@ def pack_people(people: tuple[KnownPerson, ...]) -> str:
 
 
 def _read_pieces(cells: Cells, *, place: str) -> Iterator[Piece]:
-    """Yield what a row knows."""
+    """Yield the pieces of a row."""
     for text in cells[BIRTH]:
         days = read_birth(text)
         if not days:
@@ -316,7 +315,7 @@ def split_whole_name(name: str) -> tuple[str, str]:
 
 
 def _read_relatives(text: str) -> Iterator[Piece]:
-    """Yield names and telephones out of a cell such as "wife: Mary Smith; Tom Smith"."""
+    """Yield names and telephones from a cell such as "wife: Mary Smith; Tom Smith"."""
     for entry in _RELATIVES_APART.split(text):
         yield from read_contacts(entry, is_only=False)
         first, last, full_name = _read_relative(entry)
@@ -326,7 +325,7 @@ def _read_relatives(text: str) -> Iterator[Piece]:
 
 
 def read_relative_names(text: str) -> Iterator[tuple[str, str]]:
-    """Yield first and last name of each relative in a cell who has both."""
+    """Yield first and last name of each relative in a cell, if the relative has both."""
     for entry in _RELATIVES_APART.split(text):
         first, last, _ = _read_relative(entry)
         if first and last:
@@ -334,7 +333,7 @@ def read_relative_names(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_relative(text: str) -> tuple[str, str, str]:
-    """Return first and last name of one relative, and a whole name that cannot be split."""
+    """Return (first, last, "") for one relative, or ("", "", name) if the name cannot be split."""
     name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", fold_characters(text))
     words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
     name = re.sub(f"(?:様|さん|氏)$|^(?:{_KIN})(?=[ ])", "", " ".join(words)).strip()
@@ -357,7 +356,7 @@ _KIN = "夫|妻|父|母|長男|長女|次男|次女|息子|娘|兄|姉|弟|妹|�
 
 
 def read_contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:
-    """Yield mail addresses and telephones, each in the ways in which its digits may begin."""
+    """Yield mail addresses, and telephones in each form that their digits may have."""
     folded = fold_characters(text).lower()
     yield from (Piece(CONTACT, mail) for mail in re.findall(r"[^\s@;,<>]+@[^\s@;,<>]+", folded))
     between = r"[0-9()\s./-]{5,20}" if is_only else "[0-9()-]{5,20}"
