@@ -52,13 +52,13 @@ def write_zeros(folder: Path) -> int:
     from audit.models.inspect import compute_expected_shapes, parse_config
 
     config = parse_config(json.loads((folder / "config.json").read_text()), place="")
-    header, at = {}, 0
+    header, offset = {}, 0
     for name, shape in sorted(compute_expected_shapes(config).items()):
-        end = at + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, end]}
-        at = end
-    write_header(folder, header, n_bytes=at)
-    return at
+        end = offset + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
+        offset = end
+    write_header(folder, header, n_bytes=offset)
+    return offset
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -161,9 +161,9 @@ def test_a_tokenizer_that_does_not_fit_its_vocabulary_is_refused_by_files_and_as
     folder = make(tmp_path / "model")
     with pytest.raises(AuditError) as inspected:
         inspect_model(folder)
-    told = str(inspected.value)
-    assert told.startswith("model/tokenizer_config.json: ") and reason in told
-    assert "lower" in told and told.endswith(fitting)
+    message = str(inspected.value)
+    assert message.startswith("model/tokenizer_config.json: ") and reason in message
+    assert "lower" in message and message.endswith(fitting)
     is_checked = []
     check = TokenizerFiles.refuse_unfit_case
 

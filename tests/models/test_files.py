@@ -29,15 +29,18 @@ __all__ = ["copy", "good"]
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_summary_says_what_transformers_says(kind, tmp_path):
     folder = MAKERS[kind](tmp_path / "model")
-    found, model = inspect_model(folder), transformers.AutoModelForMaskedLM.from_pretrained(folder)
-    config, written = found.config, model.config
+    summary, model = (
+        inspect_model(folder),
+        transformers.AutoModelForMaskedLM.from_pretrained(folder),
+    )
+    config, reference = summary.config, model.config
     architecture = "bert" if kind == "japanese" else kind
     # RoBERTa uses two rows less than its position table has.
     rows = json.loads((folder / "config.json").read_text())["max_position_embeddings"]
     assert (
-        found.name,
-        found.tokenizer,
-        found.n_parameters,
+        summary.name,
+        summary.tokenizer,
+        summary.n_parameters,
         config.architecture,
         config.n_layers,
         config.hidden_size,
@@ -53,9 +56,9 @@ def test_a_summary_says_what_transformers_says(kind, tmp_path):
         }[kind],
         sum(p.numel() for p in model.parameters()),
         architecture,
-        written.num_hidden_layers,
-        written.hidden_size,
-        written.vocab_size,
+        reference.num_hidden_layers,
+        reference.hidden_size,
+        reference.vocab_size,
         rows - 2 * (kind == "roberta"),
     )
 
@@ -80,10 +83,10 @@ def test_expected_tensors_are_those_of_transformers(architecture, n_layers, voca
     config = parse_config(raw | {"model_type": architecture}, place="config.json")
     kind = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}[architecture]
     with torch.device("meta"):
-        made = getattr(transformers, f"{kind}Config")(**raw)
-        model = getattr(transformers, f"{kind}ForMaskedLM")(made)
-    found = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    assert compute_expected_shapes(config) == found
+        model_config = getattr(transformers, f"{kind}Config")(**raw)
+        model = getattr(transformers, f"{kind}ForMaskedLM")(model_config)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    assert compute_expected_shapes(config) == shapes
 
 
 _values = (
@@ -160,16 +163,18 @@ def test_what_is_no_folder_is_refused(tmp_path):
 
 
 def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
-    def with_bit(file: str, at: int) -> Callable[[], object]:
+    def with_bit(file: str, offset: int) -> Callable[[], object]:
         data = (copy / file).read_bytes()
-        return lambda: (copy / file).write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        return lambda: (copy / file).write_bytes(
+            data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]
+        )
 
-    before = compute_model_digest(copy)
+    digest = compute_model_digest(copy)
     edit_json(copy, "config.json", _name_or_path="/x", transformers_version="4", dtype="float16")
     edit_json(copy, "tokenizer_config.json", name_or_path="/home/x")
     write_pickle(copy, "optimizer.pt")
     copy = copy.rename(copy.parent / "renamed")
-    assert compute_model_digest(copy) == before
+    assert compute_model_digest(copy) == digest
     n_bytes = (copy / WEIGHTS).stat().st_size
     changes = (
         with_bit(WEIGHTS, n_bytes - 1),
@@ -178,7 +183,7 @@ def test_the_digest_follows_what_determines_the_model_and_nothing_else(copy):
         lambda: edit_json(copy, "config.json", hidden_dropout_prob=0.2),
         lambda: edit_json(copy, "tokenizer_config.json", do_lower_case=False),
     )
-    digests = {before}
+    digests = {digest}
     for change in changes:
         change()
         digests.add(compute_model_digest(copy))

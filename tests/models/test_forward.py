@@ -34,11 +34,11 @@ def model_of(kind: str, folder: Path) -> Any:
     return load_model(MAKERS[kind](folder / kind)).model
 
 
-def asked(model: Any, *, n_tokens: int, n_rows: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
+def draw_inputs(model: Any, *, n_tokens: int, n_rows: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of any tokens, the padding's too, and three positions of each."""
-    drawn = torch.Generator().manual_seed(4)
-    ids = torch.randint(model.config.vocab_size, (n_rows, n_tokens), generator=drawn)
-    return ids, torch.randint(n_tokens, (n_rows, 3), generator=drawn)
+    generator = torch.Generator().manual_seed(4)
+    ids = torch.randint(model.config.vocab_size, (n_rows, n_tokens), generator=generator)
+    return ids, torch.randint(n_tokens, (n_rows, 3), generator=generator)
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -47,12 +47,12 @@ def test_logits_equal_those_of_transformers(kind: str, tmp_path: Path) -> None:
     packed = Forward(model)
     assert (packed.kernels, packed.dtype) == ("packed", "float32")
     for n_tokens in (9, 190 if kind == "long" else 31):
-        ids, positions = asked(model, n_tokens=n_tokens)
+        ids, positions = draw_inputs(model, n_tokens=n_tokens)
         with torch.inference_mode():
             exact = compute_logits(model, ids, positions=positions)
-        found = packed.logits(ids, positions=positions)
+        logits = packed.logits(ids, positions=positions)
         assert exact.std() > 0.2
-        torch.testing.assert_close(found, exact, rtol=0, atol=5e-5)
+        torch.testing.assert_close(logits, exact, rtol=0, atol=5e-5)
         rounded = Forward(model, dtype="bfloat16").logits(ids, positions=positions)
         assert 0 < float((rounded - exact).abs().max()) < 0.1 * float(exact.std()) + 0.1
 
@@ -62,9 +62,9 @@ def test_dropout_equals_transformers_with_the_same_masks(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = model_of(kind, tmp_path)
-    ids, _ = asked(model, n_tokens=10)
-    every = torch.arange(10).expand(len(ids), -1)
-    drawn = np.random.SFC64(99)
+    ids, _ = draw_inputs(model, n_tokens=10)
+    all_positions = torch.arange(10).expand(len(ids), -1)
+    generator = np.random.SFC64(99)
 
     def masked(
         x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
@@ -72,30 +72,30 @@ def test_dropout_equals_transformers_with_the_same_masks(
         if not training:
             return x
         share = round(p * 65536) / 65536
-        words = drawn.random_raw(-(-x.numel() // 4)).view(np.int16)[: x.numel()]
+        words = generator.random_raw(-(-x.numel() // 4)).view(np.int16)[: x.numel()]
         is_kept = torch.from_numpy(words >= 65536 * share - 32768).view(x.shape)
         return x * is_kept / (1 - share)
 
-    found = Forward(model).logits(ids, positions=every, dropout=99)
+    logits = Forward(model).logits(ids, positions=all_positions, dropout=99)
     model.set_attn_implementation("eager")
     model.train()
     with monkeypatch.context() as patch, torch.inference_mode():
         patch.setattr(torch.nn.functional, "dropout", masked)
-        slow = compute_logits(model, ids, positions=every)
+        slow = compute_logits(model, ids, positions=all_positions)
     model.eval()
-    torch.testing.assert_close(found, slow, rtol=0, atol=5e-5)
-    without = Forward(model).logits(ids, positions=every)
-    assert (found - without).abs().max() > 0.05
+    torch.testing.assert_close(logits, slow, rtol=0, atol=5e-5)
+    without = Forward(model).logits(ids, positions=all_positions)
+    assert (logits - without).abs().max() > 0.05
 
 
 def test_a_seed_gives_the_same_masks_to_models_of_one_shape(tmp_path: Path) -> None:
     one, other = (load_model(make_bert(tmp_path / n, dropout=0.5)).model for n in ("a", "b"))
-    ids, positions = asked(one, n_tokens=12)
+    ids, positions = draw_inputs(one, n_tokens=12)
 
-    def told(model: Any, seed: int) -> bytes:
+    def compute_bytes(model: Any, seed: int) -> bytes:
         return Forward(model).logits(ids, positions=positions, dropout=seed).numpy().tobytes()
 
-    assert told(one, 1) == told(other, 1) != told(one, 2)
+    assert compute_bytes(one, 1) == compute_bytes(other, 1) != compute_bytes(one, 2)
 
 
 def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
@@ -109,7 +109,7 @@ def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked_for", "has_it", "most", "taken"),
+    ("asked_for", "has_it", "limits", "choice"),
     [
         ("auto", True, {}, ("bfloat16", "packed")),
         ("auto", False, {}, ("float32", "packed")),
@@ -124,35 +124,42 @@ def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
 def test_the_fastest_way_is_taken_that_says_what_the_models_say(
     asked_for: str,
     has_it: bool,
-    most: dict[str, float],
-    taken: tuple[str, str] | None,
+    limits: dict[str, float],
+    choice: tuple[str, str] | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    both = [load_model(make_bert(tmp_path / str(n), seed=n, scale=0.2)) for n in (0, 1)]
+    loaded_models = [load_model(make_bert(tmp_path / str(n), seed=n, scale=0.2)) for n in (0, 1)]
     monkeypatch.setattr(forward, "multiplies_bfloat16", lambda: has_it)
-    for name, value in most.items():
+    for name, value in limits.items():
         monkeypatch.setattr(forward, name, value)
 
     def chosen() -> list[Forward]:
-        models, names = [one.model for one in both], ["first", "second"]
-        return build_forwards(models, tokenizer=both[0].tokenizer, dtype=asked_for, names=names)
+        models, names = [loaded.model for loaded in loaded_models], ["first", "second"]
+        return build_forwards(
+            models, tokenizer=loaded_models[0].tokenizer, dtype=asked_for, names=names
+        )
 
-    if taken is None:
+    if choice is None:
         with pytest.raises(AuditError, match=r"(first|second).*bfloat16 moves.*Run in float32"):
             chosen()
     else:
-        assert [(one.dtype, one.kernels) for one in chosen()] == [taken, taken]
+        assert [(forward_pass.dtype, forward_pass.kernels) for forward_pass in chosen()] == [
+            choice,
+            choice,
+        ]
 
 
 def test_kernels_of_long_rows_are_tried_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = load_model(MAKERS["long"](tmp_path / "long"))
+    loaded = load_model(MAKERS["long"](tmp_path / "long"))
 
     def kernels() -> str:
-        (found,) = build_forwards([one.model], tokenizer=one.tokenizer, dtype="float32", names=[""])
-        return found.kernels
+        (forward_pass,) = build_forwards(
+            [loaded.model], tokenizer=loaded.tokenizer, dtype="float32", names=[""]
+        )
+        return forward_pass.kernels
 
     assert kernels() == "packed"
     attention = forward.functional.scaled_dot_product_attention
@@ -161,7 +168,7 @@ def test_kernels_of_long_rows_are_tried_too(
         "scaled_dot_product_attention",
         lambda query, *rest, **more: attention(query * 2, *rest, **more),
     )
-    monkeypatch.setattr(one.model.config, "_attn_implementation", "eager")
+    monkeypatch.setattr(loaded.model.config, "_attn_implementation", "eager")
     assert kernels() == "plain"
 
 
@@ -172,16 +179,16 @@ def test_hidden_states_beside_padding_equal_those_of_transformers(
     model = model_of(kind, tmp_path)
     padding = model.config.pad_token_id
     for n_tokens in (30, 190 if kind == "long" else 12):
-        ids, _ = asked(model, n_tokens=n_tokens)
+        ids, _ = draw_inputs(model, n_tokens=n_tokens)
         ids[ids == padding] += 1
         n_text = torch.arange(2, n_tokens + 1, max(1, n_tokens // 7))[: len(ids)]
         is_text = torch.arange(n_tokens) < n_text[:, None]
         ids[~is_text] = padding
         with torch.inference_mode():
             exact = model.base_model(input_ids=ids, attention_mask=is_text.long())
-            found = Encoder(model).hidden(ids, is_text=is_text)
+            hidden = Encoder(model).hidden(ids, is_text=is_text)
         torch.testing.assert_close(
-            found[is_text], exact.last_hidden_state[is_text], rtol=0, atol=5e-5
+            hidden[is_text], exact.last_hidden_state[is_text], rtol=0, atol=5e-5
         )
         first = torch.tensor([[0, 1]]).expand(len(ids), -1)
         few = Encoder(model).hidden(ids, is_text=is_text, positions=first)
@@ -215,19 +222,19 @@ def test_bfloat16_is_not_taken_where_rounding_would_hide_what_tells_the_models_a
 
     def chosen(dtype: str) -> list[str]:
         models = [one.model, other.model]
-        found = build_forwards(models, tokenizer=one.tokenizer, dtype=dtype, names=["a", "b"])
-        return [each.dtype for each in found]
+        passes = build_forwards(models, tokenizer=one.tokenizer, dtype=dtype, names=["a", "b"])
+        return [forward_pass.dtype for forward_pass in passes]
 
-    drawn = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in other.model.parameters():
-            weight.mul_(1 + 1e-3 * torch.randn(weight.shape, generator=drawn))
+            weight.mul_(1 + 1e-3 * torch.randn(weight.shape, generator=generator))
     assert chosen("auto") == ["float32", "float32"]
     with pytest.raises(AuditError, match="bfloat16 moves"):
         chosen("bfloat16")
     with torch.no_grad():
         for weight in other.model.parameters():
-            weight.mul_(1 + torch.randn(weight.shape, generator=drawn))
+            weight.mul_(1 + torch.randn(weight.shape, generator=generator))
     assert chosen("auto") == ["bfloat16", "bfloat16"]
 
 
@@ -246,7 +253,7 @@ def test_rows_asked_step_by_step_are_told_what_they_are_told_at_once(
             rng.integers(0, packed.n_vocabulary, (n_rows, 2))
         )
         positions = torch.from_numpy(rng.integers(0, 12, (n_rows, 3)))
-        found = stepwise.logits(rows, changed=changed, positions=positions)
+        logits = stepwise.logits(rows, changed=changed, positions=positions)
         torch.testing.assert_close(
-            found, packed.logits(ids[rows], positions=positions), atol=1e-5, rtol=0
+            logits, packed.logits(ids[rows], positions=positions), atol=1e-5, rtol=0
         )

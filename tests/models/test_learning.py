@@ -18,32 +18,40 @@ from tests.models.make_models import MAKERS
 KINDS = ("bert", "roberta", "distilbert")
 
 
-def asked(model: Any, *, n_rows: int = 3) -> tuple[Tensor, Tensor, Tensor]:
+def draw_inputs(model: Any, *, n_rows: int = 3) -> tuple[Tensor, Tensor, Tensor]:
     """Return ids [B, 12], none of them special, positions [B, 4] and targets [B, 4]."""
-    drawn = torch.Generator().manual_seed(1)
-    ids = torch.randint(5, model.config.vocab_size, (n_rows, 12), generator=drawn)
-    positions = torch.rand(n_rows, 12, generator=drawn).argsort(dim=1)[:, :4]
-    return ids, positions, torch.randint(model.config.vocab_size, (n_rows, 4), generator=drawn)
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(5, model.config.vocab_size, (n_rows, 12), generator=generator)
+    positions = torch.rand(n_rows, 12, generator=generator).argsort(dim=1)[:, :4]
+    return ids, positions, torch.randint(model.config.vocab_size, (n_rows, 4), generator=generator)
 
 
 def learned(logits: Tensor, targets: Tensor, model: nn.Module) -> tuple[float, dict[str, Tensor]]:
     """Return the loss and its gradient by parameter, which is forgotten then."""
     loss = functional.cross_entropy(logits.flatten(end_dim=1).float(), targets.flatten())
     loss.backward()
-    found = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    gradients = {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     model.zero_grad(set_to_none=True)
-    return float(loss.detach()), found
+    return float(loss.detach()), gradients
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_and_gradients_are_those_of_transformers(tmp_path: Path, kind: str) -> None:
     model: Any = load_model(MAKERS[kind](tmp_path / "model")).model
-    ids, positions, targets = asked(model)
+    ids, positions, targets = draw_inputs(model)
     ids[0, 5] = model.config.pad_token_id  # a masked row may show it, as a random token
     labels = torch.full_like(ids, -100).scatter(1, positions, targets)
     plain_loss = model(input_ids=ids, labels=labels).loss  # head at all positions
     plain_loss.backward()
-    plain = {name: one.grad for name, one in model.named_parameters() if one.grad is not None}
+    plain = {
+        name: parameter.grad
+        for name, parameter in model.named_parameters()
+        if parameter.grad is not None
+    }
     model.zero_grad(set_to_none=True)
     assert LearningPass.supports(model)
     logits = LearningPass(model).logits(ids, positions=positions)
@@ -55,14 +63,16 @@ def test_loss_and_gradients_are_those_of_transformers(tmp_path: Path, kind: str)
     rounded = LearningPass(model, dtype=torch.bfloat16).logits(ids, positions=positions)
     loss, ours = learned(rounded, targets, model)
     assert loss == pytest.approx(float(plain_loss.detach()), abs=0.02)
-    one, other = (torch.cat([grads[name].flatten() for name in plain]) for grads in (ours, plain))
-    assert float(functional.cosine_similarity(one, other, dim=0)) > 0.999
+    our_gradient, plain_gradient = (
+        torch.cat([grads[name].flatten() for name in plain]) for grads in (ours, plain)
+    )
+    assert float(functional.cosine_similarity(our_gradient, plain_gradient, dim=0)) > 0.999
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropout_has_the_distribution_of_transformers(tmp_path: Path, kind: str) -> None:
     model = load_model(MAKERS[kind](tmp_path / "model")).model.train()
-    ids, positions, _ = asked(model, n_rows=1)
+    ids, positions, _ = draw_inputs(model, n_rows=1)
     ids, positions = ids.expand(4_000, -1), positions.expand(4_000, -1)
     torch.manual_seed(0)
     with torch.inference_mode():
@@ -71,10 +81,10 @@ def test_dropout_has_the_distribution_of_transformers(tmp_path: Path, kind: str)
         ours = fast.logits(ids, positions=positions).flatten(start_dim=1).double()
         torch.manual_seed(5)
         first = fast.logits(ids, positions=positions)
-        other = fast.logits(ids, positions=positions)
+        repeated_logits = fast.logits(ids, positions=positions)
         torch.manual_seed(5)
         assert torch.equal(fast.logits(ids, positions=positions), first)
-    assert not torch.equal(other, first)
+    assert not torch.equal(repeated_logits, first)
     # Means and standard deviations of each logit, in standard errors of their difference.
     error = ((plain.var(dim=0) + ours.var(dim=0)) / len(ids)).sqrt()
     assert float(((plain.mean(dim=0) - ours.mean(dim=0)).abs() / error).max()) < 5
@@ -86,7 +96,7 @@ def test_dropout_has_the_distribution_of_transformers(tmp_path: Path, kind: str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_are_those_of_the_pass_with_its_dropout(tmp_path: Path, kind: str) -> None:
     model = load_model(MAKERS[kind](tmp_path / "model")).model.double().train()
-    ids, positions, targets = asked(model)
+    ids, positions, targets = draw_inputs(model)
     fast = LearningPass(model, dtype=torch.float64)
 
     def loss() -> Tensor:
@@ -95,16 +105,16 @@ def test_gradients_are_those_of_the_pass_with_its_dropout(tmp_path: Path, kind: 
         return functional.cross_entropy(logits.flatten(end_dim=1), targets.flatten())
 
     loss().backward()
-    drawn = torch.Generator().manual_seed(2)
+    generator = torch.Generator().manual_seed(2)
     for parameter in [one for one in model.parameters() if one.grad is not None]:
-        way = torch.randn(parameter.shape, generator=drawn, dtype=torch.float64)
+        direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         ends = []
         for size in (1e-5, -1e-5):
             with torch.no_grad():
-                parameter.add_(size * way)
+                parameter.add_(size * direction)
                 ends.append(float(loss()))
-                parameter.sub_(size * way)
-        slope = float((parameter.grad * way).sum())
+                parameter.sub_(size * direction)
+        slope = float((parameter.grad * direction).sum())
         assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-7)
 
 

@@ -35,9 +35,9 @@ from tests.models.make_models import (
 
 SENTENCES = ("The patient John Smiths was seen by Dr. Jones.", "患者山田花子は受診した。")
 REFUSALS = {
-    case: said
+    case: message
     for line in Path(__file__).with_name("refusals.txt").read_text("utf-8").splitlines()
-    for cases, said in [line.split("\t")]
+    for cases, message in [line.split("\t")]
     for case in cases.split()
 }
 __all__ = ["copy", "good"]
@@ -103,10 +103,10 @@ def test_checkpoints_of_pretraining_and_their_old_names_are_understood(copy):
     model = transformers.BertForPreTraining(transformers.BertConfig.from_pretrained(copy)).eval()
     model.save_pretrained(copy)
     loaded = load_model(copy)
-    before = own_logits(loaded)
+    old_logits = own_logits(loaded)
     with torch.inference_mode():
-        said = model(**loaded.tokenizer(SENTENCES[0], return_tensors="pt")).prediction_logits
-    assert torch.equal(before, said)
+        logits = model(**loaded.tokenizer(SENTENCES[0], return_tensors="pt")).prediction_logits
+    assert torch.equal(old_logits, logits)
 
     def age(tensors: dict[str, torch.Tensor]) -> None:
         for name in list(tensors):
@@ -117,7 +117,7 @@ def test_checkpoints_of_pretraining_and_their_old_names_are_understood(copy):
         tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
 
     edit_weights(copy, age)
-    assert torch.equal(own_logits(load_model(copy)), before)
+    assert torch.equal(own_logits(load_model(copy)), old_logits)
 
 
 def test_a_head_is_tied_or_has_a_matrix_of_its_own(good, tmp_path):
@@ -166,9 +166,9 @@ def test_a_loaded_model_stands_apart_from_its_files(copy):
     loaded = load_model(copy)
     assert torch.equal(torch.rand(3), expected)
     assert not canary(copy).exists()
-    before = own_logits(loaded)
+    old_logits = own_logits(loaded)
     (copy / WEIGHTS).write_bytes(b"\x3f" * (copy / WEIGHTS).stat().st_size)
-    assert torch.equal(own_logits(loaded), before)
+    assert torch.equal(own_logits(loaded), old_logits)
     settings = {key: str(value) for key, value in loaded.tokenizer.init_kwargs.items()}
     assert loaded.tokenizer.name_or_path == "model" and "kart-audit" not in json.dumps(settings)
 
@@ -203,8 +203,8 @@ def test_vocabularies_are_read_in_any_form(copy):
 def test_roberta_needs_its_merges_and_its_padding(tmp_path):
     folder = make_roberta(tmp_path / "model")
     edit_json(folder, "config.json", pad_token_id=0)
-    said = r"padding token is 1 in the tokenizer and 0 in config\.json\. Copy all files of"
-    with pytest.raises(AuditError, match=said):
+    message = r"padding token is 1 in the tokenizer and 0 in config\.json\. Copy all files of"
+    with pytest.raises(AuditError, match=message):
         load_model(folder)
     (folder / "merges.txt").unlink()
     with pytest.raises(AuditError, match=r"files are missing \(merges\.txt\)"):
@@ -213,17 +213,20 @@ def test_roberta_needs_its_merges_and_its_padding(tmp_path):
 
 def test_one_tokenizer_in_two_forms_makes_a_pair(good, tmp_path):
     for make, files in ((make_bert, ("vocab.txt",)), (make_roberta, ("vocab.json", "merges.txt"))):
-        one, other = make(tmp_path / make.__name__), make(tmp_path / f"{make.__name__}-2", seed=1)
-        load_model(other).tokenizer.save_pretrained(other)
+        first_folder, second_folder = (
+            make(tmp_path / make.__name__),
+            make(tmp_path / f"{make.__name__}-2", seed=1),
+        )
+        load_model(second_folder).tokenizer.save_pretrained(second_folder)
         for file in files:
-            (other / file).unlink(missing_ok=True)
-        pair = load_pair(one, other)
-        assert (pair.general.name, pair.hospital.name) == (one.name, other.name)
+            (second_folder / file).unlink(missing_ok=True)
+        pair = load_pair(first_folder, second_folder)
+        assert (pair.general.name, pair.hospital.name) == (first_folder.name, second_folder.name)
         assert (pair.notes, pair.n_positions) == ((), 64)
     # No setting of MeCab at all means its usual dictionary.
-    one, other = (make_japanese_bert(tmp_path / name) for name in "ab")
-    edit_json(other, "tokenizer_config.json", mecab_kwargs=None)
-    assert load_pair(one, other).notes == ()
+    first_folder, second_folder = (make_japanese_bert(tmp_path / name) for name in "ab")
+    edit_json(second_folder, "tokenizer_config.json", mecab_kwargs=None)
+    assert load_pair(first_folder, second_folder).notes == ()
 
 
 def _other_merges(folder: Path) -> Path:
@@ -255,16 +258,17 @@ UNLIKE: list[tuple[str, Callable[[Path], Path], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "make", "said"), UNLIKE, ids=range(len(UNLIKE)))
-def test_a_pair_with_different_tokenizers_is_refused(kind, make, said, tmp_path):
+@pytest.mark.parametrize(("kind", "make", "reason"), UNLIKE, ids=range(len(UNLIKE)))
+def test_a_pair_with_different_tokenizers_is_refused(kind, make, reason, tmp_path):
     general, hospital = MAKERS[kind](tmp_path / "general"), make(tmp_path / "hospital")
     advice = " Choose as general model the one that the hospital's training started from."
-    for one, other in ((general, hospital), (hospital, general)):
+    for first_folder, second_folder in ((general, hospital), (hospital, general)):
         with pytest.raises(AuditError) as refused:
-            load_pair(one, other)
-        told = str(refused.value)
-        begin = f"{one.name} and {other.name}: The two models have different tokenizers: "
-        assert told.startswith(begin) and told.endswith(said + advice)
+            load_pair(first_folder, second_folder)
+        message = str(refused.value)
+        names = f"{first_folder.name} and {second_folder.name}"
+        begin = f"{names}: The two models have different tokenizers: "
+        assert message.startswith(begin) and message.endswith(reason + advice)
 
 
 def _halved(tensors: dict[str, torch.Tensor]) -> None:
@@ -317,11 +321,11 @@ def test_two_folders_are_one_model_where_they_compute_the_same(change, tmp_path)
 
 
 def test_what_two_models_differ_in_is_noted(good, tmp_path):
-    told = ("The models differ in shape or dropout, so they cannot share dropout masks.",)
+    messages = ("The models differ in shape or dropout, so they cannot share dropout masks.",)
     pair = load_pair(good, make_bert(tmp_path / "a", n_layers=1, hidden_size=8, n_positions=32))
-    assert (pair.notes, pair.n_positions) == (told, 32)
-    for other in (make_distilbert(tmp_path / "b"), make_bert(tmp_path / "c", dropout=0.2)):
-        assert load_pair(good, other).notes == told
+    assert (pair.notes, pair.n_positions) == (messages, 32)
+    for folder in (make_distilbert(tmp_path / "b"), make_bert(tmp_path / "c", dropout=0.2)):
+        assert load_pair(good, folder).notes == messages
     still = make_bert(tmp_path / "d", dropout=0)
     assert load_pair(still, still).notes == tuple(
         f"The {side} model has no dropout: repeated passes are all alike."

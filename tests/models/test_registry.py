@@ -77,8 +77,8 @@ def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypa
     for path in paths:
         path.mkdir(parents=True)
     monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, paths)))
-    found = registered_folders(VARIABLE, taken="trained", unnamed="models")
-    assert [label for label, _ in found] == ["models-2", "models", "models-3"]
+    folders = registered_folders(VARIABLE, taken="trained", unnamed="models")
+    assert [label for label, _ in folders] == ["models-2", "models", "models-3"]
     monkeypatch.delenv(VARIABLE)
     assert list_models() == ()
 
@@ -92,10 +92,15 @@ def test_a_folder_that_no_reader_expected_does_not_stop_the_list(tmp_path, monke
         bert.parent / "digits", "tokenizer_config.json", added_tokens_decoder={"1" * 5000: {}}
     )
     monkeypatch.setenv(VARIABLE, os.pathsep.join(("~nobody-of-this-name/x", str(bert.parent))))
-    found = {model.model_id: model for model in list_models()}
-    assert list(found) == ["models/digits", "models/endless", "models/good", "models/\\udcff"]
-    assert [model.refusal == "" for model in found.values()] == [False, False, True, True]
-    for model_id, model in found.items():
+    models_by_id = {model.model_id: model for model in list_models()}
+    assert list(models_by_id) == [
+        "models/digits",
+        "models/endless",
+        "models/good",
+        "models/\\udcff",
+    ]
+    assert [model.refusal == "" for model in models_by_id.values()] == [False, False, True, True]
+    for model_id, model in models_by_id.items():
         (model_id + model.refusal + (model.summary.name if model.summary else "")).encode()
 
 
@@ -108,12 +113,12 @@ def test_a_path_of_the_command_line_is_followed_or_refused(text, root):
 
 
 def test_the_differences_of_a_pair_are_told(tmp_path):
-    one = make_bert(tmp_path / "general")
-    other = make_bert(tmp_path / "hospital", seed=1, n_layers=3, dropout=0.2)
-    found = check_pair(one, other)
+    general = make_bert(tmp_path / "general")
+    hospital = make_bert(tmp_path / "hospital", seed=1, n_layers=3, dropout=0.2)
+    check = check_pair(general, hospital)
     n_layer = sum(shape for shape in (4 * (16 * 16 + 16), 2 * 2 * 16, 2 * 16 * 32 + 32 + 16))
-    n = check_pair(one, one).traits["n_parameters"][0]
-    assert found.traits == {
+    n = check_pair(general, general).traits["n_parameters"][0]
+    assert check.traits == {
         "architecture": ("bert", "bert"),
         "n_layers": (2, 3),
         "hidden_size": (16, 16),
@@ -125,11 +130,11 @@ def test_the_differences_of_a_pair_are_told(tmp_path):
         "hidden_dropout": (0.1, 0.2),
         "attention_dropout": (0.1, 0.2),
     }
-    assert found.refusal == ""
-    other = make_roberta(tmp_path / "other")
+    assert check.refusal == ""
+    hospital = make_roberta(tmp_path / "other")
     with pytest.raises(AuditError) as refused:
-        load_pair(one, other)
-    assert check_pair(one, other).refusal == str(refused.value)
+        load_pair(general, hospital)
+    assert check_pair(general, hospital).refusal == str(refused.value)
 
 
 def test_a_digest_is_remembered_until_a_file_changes(tmp_path, monkeypatch):
@@ -141,8 +146,8 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path, monkeypatch):
     )
     assert look_up_digest(path) == look_up_digest(path) == compute_model_digest(path)
     assert len(calls) == 1
-    before = (path / "config.json").stat()
-    os.utime(path / "config.json", ns=(before.st_atime_ns, before.st_mtime_ns + 1_000_000))
+    old_stat = (path / "config.json").stat()
+    os.utime(path / "config.json", ns=(old_stat.st_atime_ns, old_stat.st_mtime_ns + 1_000_000))
     assert (look_up_digest(path), len(calls)) == (compute_model_digest(path), 2)
     with pytest.raises(AuditError, match="cannot be read any more"):
         look_up_digest(tmp_path / "gone")
@@ -163,7 +168,7 @@ def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
         " - len(names))\n"
     )
     repository = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script],
         cwd=repository,
         capture_output=True,
@@ -171,5 +176,5 @@ def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
         check=True,
         env=os.environ | {"PYTHONPATH": str(repository)},
     )
-    is_alike, n_pieces, n_drawn = done.stdout.split()
+    is_alike, n_pieces, n_drawn = process.stdout.split()
     assert (is_alike, n_drawn) == ("True", "12") and int(n_pieces) > 0

@@ -29,16 +29,18 @@ def test_every_character_is_known_by_its_place(text: str) -> None:
     folded = fold_text(text)
     assert unicodedata.is_normalized("NFC", folded.text)
     assert fold_text(folded.text).is_source
-    places = [folded.source_place(at, at + 1) for at in range(len(folded.text))]
+    places = [folded.source_place(place, place + 1) for place in range(len(folded.text))]
     for char, (start, end) in zip(folded.text, places, strict=True):
         assert start < end and char in fold_text(text[start:end]).text
     for one, two in pairwise(places):
         assert one == two or one[1] <= two[0]
     # What no character of the folded text stands for is not shown.
-    shown = {at for start, end in places for at in range(start, end)}
-    assert not fold_text("".join(c for at, c in enumerate(text) if at not in shown)).text
-    (whole,) = folded.folded_spans([Span(0, len(text), "x")] if folded.text else []) or [None]
-    assert whole is None or (whole.start, whole.end) == (0, len(folded.text))
+    visible_places = {place for start, end in places for place in range(start, end)}
+    assert not fold_text(
+        "".join(c for place, c in enumerate(text) if place not in visible_places)
+    ).text
+    (text_span,) = folded.folded_spans([Span(0, len(text), "x")] if folded.text else []) or [None]
+    assert text_span is None or (text_span.start, text_span.end) == (0, len(folded.text))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_a_note_is_folded_with_its_spans_and_texts_read_alike() -> None:
     gold = TaggedDocument("1", source, (Span(4, 10, "x"), Span(10, 11, "hidden")), patient_id="7")
     folded = fold_document(gold)
     assert (folded.text, folded.patient_id) == ("Mr. Nuñez said", "7")
-    assert [folded.text[one.start : one.end] for one in folded.spans] == ["Nuñez"]
+    assert [folded.text[span.start : span.end] for span in folded.spans] == ["Nuñez"]
     plain = TaggedDocument("2", "Nuñez")
     assert fold_document(plain) is plain
     assert reads_alike("Nun\u0303ez \n J\u00ado", "Nuñez Jo") and not reads_alike("Nunez", "Nuñez")
@@ -90,14 +92,14 @@ def test_gold_readers_read_what_was_written_otherwise(tmp_path: Path) -> None:
     )
     for text, form, marks in ((written, "brat", brat), (xml, "i2b2", ""), (conll, "conll", "")):
         (note,) = read_text(text, form=form, doc_id="1", subject="notes", annotations=marks)
-        assert [(one.start, one.end) for one in note.spans] == [(start, end)]
+        assert [(span.start, span.end) for span in note.spans] == [(start, end)]
     gold, predicted = tmp_path / "gold.jsonl", tmp_path / "predicted.jsonl"
     gold.write_text(format_jsonl_line(TaggedDocument("1", written, (Span(4, 18, "x"),))), "utf-8")
     predicted.write_text(
         format_jsonl_line(TaggedDocument("1", plain, (Span(4, 15, "x"),))), "utf-8"
     )
-    ((one, other),) = PairedFiles(gold, predicted)
-    assert one == other
+    ((gold_note, predicted_note),) = PairedFiles(gold, predicted)
+    assert gold_note == predicted_note
     predicted.write_text(format_jsonl_line(TaggedDocument("1", "Mr. Nunez-López, 70")), "utf-8")
     with pytest.raises(AuditError, match="not that of the gold"):
         list(PairedFiles(gold, predicted))

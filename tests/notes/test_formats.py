@@ -100,12 +100,12 @@ def test_inline_tags_come_back_or_are_refused(document, language):
     try:
         files = write_files([document], form="inline", language=language)
     except AuditError as error:
-        said = [document.text[s.start : s.end] for s in document.spans]
+        contents = [document.text[s.start : s.end] for s in document.spans]
         is_unknown = any(span.label == "フリガナ" for span in document.spans)
         if "The label フリガナ cannot be written" in error.what:
             assert is_unknown
         else:
-            assert "reads as a tag" in error.what and any(not text.strip() for text in said)
+            assert "reads as a tag" in error.what and any(not text.strip() for text in contents)
         return
     assert read_back(files, "inline") == (same(document, "inline"),)
 
@@ -116,7 +116,10 @@ def test_every_known_label_of_every_format_comes_back(form: str) -> None:
     labels = [label for name in (*FOREIGN, *TYPES) for label in (name, name.upper())]
     text = "".join(f"Ann {n}. " for n in range(len(labels)))
     starts = [match.start() for match in re.finditer("Ann", text)]
-    spans = [Span(at, at + 3, normalize_label(one)) for at, one in zip(starts, labels, strict=True)]
+    spans = [
+        Span(start, start + 3, normalize_label(label))
+        for start, label in zip(starts, labels, strict=True)
+    ]
     document = build_document("a", text=text, spans=spans)
     assert read_back(write_files([document], form=form), form) == (document,)
 
@@ -159,8 +162,8 @@ RICH = build_document(
 @pytest.mark.parametrize("form", FORMATS)
 def test_files_are_written_as_ever(form: str) -> None:
     folder = Path(__file__).with_name("written") / form
-    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert write_files([RICH], form=form) == kept
+    contents = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert write_files([RICH], form=form) == contents
 
 
 def test_labels_in_english_and_japanese_are_the_same_type():
@@ -174,9 +177,9 @@ def test_labels_in_english_and_japanese_are_the_same_type():
             {"start": 0, "end": 4, "label": "identifier"},
         ],
     }
-    found = tuple(read_text(json.dumps(line), form="jsonl", doc_id="", subject="a"))
+    documents = tuple(read_text(json.dumps(line), form="jsonl", doc_id="", subject="a"))
     spans = (Span(0, 2, "quasi_identifier"), Span(0, 4, "identifier"))
-    assert found == (TaggedDocument("7", "山田太郎", spans, None, 1, ("contact",)),)
+    assert documents == (TaggedDocument("7", "山田太郎", spans, None, 1, ("contact",)),)
     document = build_document(
         "a",
         text="abcdef",
@@ -189,9 +192,9 @@ def test_labels_in_english_and_japanese_are_the_same_type():
         ],
     )
     by = LabelMap({"patient": "identifier", "odd": "", "x_y": "contact", "age": "contact"})
-    done = relabel_document(document, by=by)
-    assert (done.n_left_out, done.unknown) == (1, ())
-    assert done.document == build_document(
+    relabelling = relabel_document(document, by=by)
+    assert (relabelling.n_left_out, relabelling.unknown) == (1, ())
+    assert relabelling.document == build_document(
         "a",
         text="abcdef",
         unaligned=["identifier", "contact"],
@@ -213,8 +216,8 @@ def test_labels_in_english_and_japanese_are_the_same_type():
         "a",
         "z",
     )
-    found = read_label_map('{"Odd": null, "A b": "識別子"}', subject="map")
-    assert found == LabelMap({"odd": "", "a_b": "identifier"})
+    documents = read_label_map('{"Odd": null, "A b": "識別子"}', subject="map")
+    assert documents == LabelMap({"odd": "", "a_b": "identifier"})
     deep = '{"a":' * 100_000
     many = json.dumps(dict.fromkeys(map(str, range(10_001))))
     for bad in ("[", "[]", '{"a": 1}', '{"a": "' + "x" * 101 + '"}', deep, many):
@@ -286,18 +289,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("form", "data", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_bad_files_are_refused_with_their_place(form: str, data: str, said: str) -> None:
+@pytest.mark.parametrize(("form", "data", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_bad_files_are_refused_with_their_place(form: str, data: str, message: str) -> None:
     with pytest.raises(AuditError) as refused:
         list(read_text(data, form=form, doc_id="a", subject="a"))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_what_a_format_cannot_say_is_not_written():
     crossing = build_document("1", text="abcd", spans=[Span(0, 3, "x"), Span(1, 4, "y")])
     odd = build_document("1", text="a\x01", spans=[Span(0, 1, "a/b")])
     half = build_document("1", text="a\ud800", spans=[])
-    for document, form, said in (
+    for document, form, message in (
         (crossing, "conll", "Spans of a note overlap, and this format has one label for each"),
         (crossing, "inline", "Spans of a note overlap"),
         (odd, "i2b2", "A note holds a control character, for which XML has no form. Choose"),
@@ -308,7 +311,7 @@ def test_what_a_format_cannot_say_is_not_written():
             "The name of a note is too long for a",
         ),
     ):
-        with pytest.raises(AuditError, match=re.escape(said)):
+        with pytest.raises(AuditError, match=re.escape(message)):
             write_files([document], form=form)
     with pytest.raises(AuditError, match="note 2: This note is there twice"):
         write_files([odd, odd], form="jsonl")
@@ -324,26 +327,30 @@ def test_published_files_are_read():
         "T1\tDOCTOR 4 7;8 12\tAnn Bell\n#1\tAnnotatorNotes T1\tsure\nR1\tRel Arg1:T1 Arg2:T2\n"
         "T2\tPATIENT 22 25;31 32\tMr. Y\r\n"
     )
-    (found,) = read_text(text, form="brat", doc_id="a", subject="a", annotations=ann)
-    assert found.spans == (Span(4, 12, "DOCTOR"), Span(22, 25, "PATIENT"), Span(31, 32, "PATIENT"))
-    for bad, said in (
+    (document,) = read_text(text, form="brat", doc_id="a", subject="a", annotations=ann)
+    assert document.spans == (
+        Span(4, 12, "DOCTOR"),
+        Span(22, 25, "PATIENT"),
+        Span(31, 32, "PATIENT"),
+    )
+    for bad, message in (
         ("T1\tDOCTOR 4 8\tAnn Bell", "a, line 1: The text of this span is not what stands at"),
         ("\nT1\tDOCTOR 4 99\tAnn", "a, line 2: The text of this span is not what stands"),
         ("T1 DOCTOR 4 7 Ann", "a, line 1: This line of a brat file is not understood. A span"),
         ("T1\tDOCTOR\x01 4 7\tAnn", "a, line 1: The label of this span cannot be used."),
     ):
-        with pytest.raises(AuditError, match=said):
+        with pytest.raises(AuditError, match=message):
             read_text(text, form="brat", doc_id="a", subject="a", annotations=bad)
-    (found,) = read_text(I2B2, form="i2b2", doc_id="110-01", subject="a")
-    assert found == build_document(
+    (document,) = read_text(I2B2, form="i2b2", doc_id="110-01", subject="a")
+    assert document == build_document(
         "110-01", text="\nSeen by Bell & <5 mg\n", spans=[Span(9, 13, "DOCTOR")]
     )
     columns = (
         "-DOCSTART- -X- O O\n\nDr. O\nAnn I-PER\nBell I-PER\n\nBob B-PER\nBob B-PER\nX S-LOC\n"
         "-DOCSTART-\n# doc_id = 7b\nA U-LOC\nB L-LOC"
     )
-    found, other = read_text(columns, form="conll", doc_id="a", subject="a")
-    assert found == build_document(
+    document, next_document = read_text(columns, form="conll", doc_id="a", subject="a")
+    assert document == build_document(
         "1",
         text="Dr. Ann Bell\nBob Bob X",
         spans=[
@@ -353,7 +360,9 @@ def test_published_files_are_read():
             Span(21, 22, "LOC"),
         ],
     )
-    assert other == build_document("7b", text="A B", spans=[Span(0, 1, "LOC"), Span(2, 3, "LOC")])
+    assert next_document == build_document(
+        "7b", text="A B", spans=[Span(0, 1, "LOC"), Span(2, 3, "LOC")]
+    )
 
 
 def test_names_of_files_tell_the_format():
@@ -381,7 +390,7 @@ def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
     a, b, c = gold
     assert list(pairs) == [(a, pred[2]), (b, b.with_spans(())), (c, pred[1])]
     assert (pairs.n_gold_only, pairs.n_predicted_only) == (1, 1)
-    for one, other, said in (
+    for gold_lines, predicted_lines, message in (
         ([], pred, "gold notes: There is no note to score. Give files with at least one note."),
         (gold, pred[:1], "predicted notes: The two files have no note in common. Give every note"),
         (
@@ -393,5 +402,5 @@ def test_two_files_are_paired_by_their_notes(tmp_path: Path) -> None:
         (gold, b"\n\xff", "predicted notes, line 2: This line is not UTF-8. Save the"),
     ):
         with pytest.raises(AuditError) as refused:
-            list(paired(one, other))
-        assert str(refused.value).startswith(said)
+            list(paired(gold_lines, predicted_lines))
+        assert str(refused.value).startswith(message)

@@ -33,7 +33,7 @@ LINES = Path(__file__).with_name("mentions.tsv").read_text("utf-8").splitlines()
 N_BY_HAND = 87
 
 
-def told(text: str) -> list[str]:
+def describe_ages(text: str) -> list[str]:
     rows = []
     for m in examine_ages(text):
         at = f"{m.start}-{m.end}"
@@ -50,14 +50,14 @@ def told(text: str) -> list[str]:
 def test_every_age_has_its_person_or_its_reason(lines: list[str]) -> None:
     for line in lines:
         text, *expected = line.split("\t")
-        assert told(json.loads(text)) == expected, text
+        assert describe_ages(json.loads(text)) == expected, text
 
 
 def test_names_of_a_register_count_whatever_their_case() -> None:
     text = "hpi : john smith is a 45 year old male with gout ."
     assert find_mentions(text) == ()
-    found = find_mentions(text, name_parts={"john", "smith"})
-    assert [(m.first, m.last) for m in found] == [("john", "smith")]
+    mentions = find_mentions(text, name_parts={"john", "smith"})
+    assert [(m.first, m.last) for m in mentions] == [("john", "smith")]
 
 
 def test_japanese_names_are_split() -> None:
@@ -179,12 +179,12 @@ def test_hostile_texts_take_time_linear_in_their_length(what: str) -> None:
 )
 def test_any_text_gives_offsets_within_it(text: str) -> None:
     last = -1
-    for found in examine_ages(text):
-        assert 0 <= found.start < found.end <= len(text)
-        if isinstance(found, Mention):
-            assert found.name_start >= last
-            last = found.end
-            assert found.is_placeholder or (found.last in text and found.first in text)
+    for mention in examine_ages(text):
+        assert 0 <= mention.start < mention.end <= len(text)
+        if isinstance(mention, Mention):
+            assert mention.name_start >= last
+            last = mention.end
+            assert mention.is_placeholder or (mention.last in text and mention.first in text)
 
 
 LOCALES = ("en_US", "en_GB", "en_IE", "en_IN", "es_ES", "fr_FR", "de_DE", "it_IT", "pl_PL", "sv_SE")
@@ -215,13 +215,13 @@ def prose(n: int) -> Iterator[tuple[str, str, str]]:
 def test_recall_and_precision_on_held_out_prose() -> None:
     n_found = n_exact = n_wrong = 0
     for text, first, last in prose(1500):
-        found = find_mentions(text)
-        right = [m for m in found if last and m.last.lower().endswith(last.lower().split()[-1])]
+        mentions = find_mentions(text)
+        right = [m for m in mentions if last and m.last.lower().endswith(last.lower().split()[-1])]
         n_found += bool(right)
         n_exact += any(
             m.last.lower() == last.lower() and m.first.lower() in ("", first.lower()) for m in right
         )
-        n_wrong += len(found) - bool(right)
+        n_wrong += len(mentions) - bool(right)
     n_true = 1500 * 3 // 4
     assert n_found / n_true >= 0.97 and n_exact / n_true >= 0.95
     assert n_found / (n_found + n_wrong) >= 0.97
@@ -267,12 +267,12 @@ def test_names_put_into_real_prose_are_found(
         n_before = len(find_mentions(text))  # names that the prose's authors left in
         n_without += n_before
         for match in subject.finditer(text):
-            made = name(faker) + match[0][-1].replace("：", "、")
-            end = match.start() + len(made)
-            found = find_mentions(text[: match.start()] + made + text[match.end() :])
-            is_hit = any(m.name_start < end and match.start() < m.name_end for m in found)
+            invented_name = name(faker) + match[0][-1].replace("：", "、")
+            end = match.start() + len(invented_name)
+            mentions = find_mentions(text[: match.start()] + invented_name + text[match.end() :])
+            is_hit = any(m.name_start < end and match.start() < m.name_end for m in mentions)
             n_true, n_found = n_true + 1, n_found + is_hit
-            n_wrong += max(0, len(found) - is_hit - n_before)
+            n_wrong += max(0, len(mentions) - is_hit - n_before)
     assert n_without <= most_without
     assert n_true > at_least
     assert n_found / n_true >= share and n_found / (n_found + n_wrong) >= share

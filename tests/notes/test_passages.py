@@ -31,14 +31,14 @@ def jsonl(*records: object) -> bytes:
 
 
 def test_both_formats_give_the_same_passages() -> None:
-    found = read_passages(CSV)
-    assert (found.passages, found.encoding, len(found), found.has_owners) == (
+    passages = read_passages(CSV)
+    assert (passages.passages, passages.encoding, len(passages), passages.has_owners) == (
         EXPECTED,
         "UTF-8",
         2,
         True,
     )
-    assert [(note.row, note.what) for note in found.notes] == [
+    assert [(note.row, note.what) for note in passages.notes] == [
         (3, "The text has no place for a full name; left out."),
         (4, "The text is empty; left out."),
     ]
@@ -55,27 +55,27 @@ def test_both_formats_give_the_same_passages() -> None:
     for again in (read_passages(data + b"\r\n\n"), read_passages(data, file_name="X.JSONL")):
         assert again.passages == EXPECTED
         assert [note.row for note in again.notes] == [2]
-        assert again.digest() == found.digest() == DIGEST
-    others = [b"text\n[NAME] b\n", b"text\n[FIRST] [LAST] a\n", b"text,name_id\n[NAME] a,0\n"]
-    assert len({read_passages(data).digest() for data in others}) == 3
+        assert again.digest() == passages.digest() == DIGEST
+    other_files = [b"text\n[NAME] b\n", b"text\n[FIRST] [LAST] a\n", b"text,name_id\n[NAME] a,0\n"]
+    assert len({read_passages(data).digest() for data in other_files}) == 3
 
 
 def test_owners_are_names_or_rows_of_the_list() -> None:
-    found = read_passages(
+    passages = read_passages(
         "text,name_id,氏名\n[NAME] a,7,山田 太郎\nx,,\n[NAME] b,,山田 太郎\n".encode("cp932")
     )
-    assert [(one.passage_id, one.owner) for one in found.passages] == [
+    assert [(passage.passage_id, passage.owner) for passage in passages.passages] == [
         ("2", 7),
         ("4", ("太郎", "山田")),
     ]
-    assert found.encoding == "CP932"
+    assert passages.encoding == "CP932"
     (numbers,) = read_passages(jsonl({"text": "[NAME]", "name_id": 3, "passage_id": 12})).passages
     assert (numbers.owner, numbers.passage_id) == (3, "12")
     assert not read_passages(b"text\n[NAME] a\n").has_owners
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (
             b"note\n[NAME] a\n",
@@ -110,10 +110,10 @@ def test_owners_are_names_or_rows_of_the_list() -> None:
         ),
     ],
 )
-def test_bad_files_are_refused_by_row_without_their_text(data: bytes, said: str) -> None:
+def test_bad_files_are_refused_by_row_without_their_text(data: bytes, message: str) -> None:
     with pytest.raises(AuditError) as caught:
         read_passages(data)
-    assert str(caught.value).startswith(f"passages{said}")
+    assert str(caught.value).startswith(f"passages{message}")
     assert SECRET not in str(caught.value)
 
 
@@ -171,7 +171,7 @@ def test_a_place_that_is_written_out_comes_before_looser_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("___ was admitted on ___.", "The text has blanks, and nothing beside one says that it is"),
         ("XXXX was admitted.", "The text has blanks, and nothing beside one says that it is the"),
@@ -181,24 +181,24 @@ def test_a_place_that_is_written_out_comes_before_looser_ones() -> None:
         ("<DATE> only", "The text has no place for a full name"),
     ],
 )
-def test_what_is_not_told_to_be_a_patient_is_left_out(text: str, said: str) -> None:
-    found = read_passages(jsonl({"text": "[NAME] a"}, {"text": text}))
-    assert [(note.row, str(note.what)[: len(said)]) for note in found.notes] == [(2, said)]
+def test_what_is_not_told_to_be_a_patient_is_left_out(text: str, message: str) -> None:
+    passages = read_passages(jsonl({"text": "[NAME] a"}, {"text": text}))
+    assert [(note.row, str(note.what)[: len(message)]) for note in passages.notes] == [(2, message)]
 
 
 def test_a_placeholder_of_ones_own_is_read_as_the_name() -> None:
     csv = (
         'text,first_name,last_name\n"@@ came, seen by @@",Ann,Lee\n\nnobody came,,\n[NAME] left,,\n'
     )
-    found = read_passages(csv.encode(), placeholder="@@")
+    passages = read_passages(csv.encode(), placeholder="@@")
     plain = read_passages(csv.replace("@@", "[NAME]").encode())
-    assert found.passages == plain.passages and len(found) == 2
-    assert [note.row for note in found.notes] == [note.row for note in plain.notes] == [4]
+    assert passages.passages == plain.passages and len(passages) == 2
+    assert [note.row for note in passages.notes] == [note.row for note in plain.notes] == [4]
     lines = jsonl({"text": "Ward ___: <PT> came"}, {"text": "____ and ___ came", "passage_id": "b"})
-    (one,) = read_passages(lines, placeholder="<PT>").passages
-    assert (one.left, one.right, one.passage_id) == ("Ward : ", " came", "1")
+    (passage,) = read_passages(lines, placeholder="<PT>").passages
+    assert (passage.left, passage.right, passage.passage_id) == ("Ward : ", " came", "1")
     two = read_passages(lines, placeholder="___").passages
-    assert [(each.left, each.right) for each in two] == [
+    assert [(passage.left, passage.right) for passage in two] == [
         ("Ward ", ": <PT> came"),
         ("and ", " came"),
     ]
@@ -233,14 +233,14 @@ def test_packed_passages_are_unpacked_within_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b'[{"text": "[NAME]"}]', "This is a JSON array, not JSONL."),
         (b'{"resourceType": "Bundle", "entry": []}', "This is FHIR in JSON, not a table."),
         (b"<?xml version='1.0'?><deIdi2b2><TEXT>", "This is XML of i2b2 or n2c2, not a table."),
     ],
 )
-def test_other_formats_are_called_by_their_names(data: bytes, said: str) -> None:
+def test_other_formats_are_called_by_their_names(data: bytes, message: str) -> None:
     for name in ("p.csv", "p.json"):
-        with pytest.raises(AuditError, match=said):
+        with pytest.raises(AuditError, match=message):
             read_passages(data, file_name=name)

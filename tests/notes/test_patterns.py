@@ -53,6 +53,6 @@ def test_most_rules_are_told_what_they_begin_with(monkeypatch: pytest.MonkeyPatc
     _, table = read_pattern_table(rules.__file__)
     entries = [pattern for group in table.values() for _, pattern in group]
     quick = [compile_pattern(pattern).pattern for pattern in entries]
-    assert sum(one.startswith("(?=[") for one in quick) > 0.85 * len(entries)
+    assert sum(pattern.startswith("(?=[") for pattern in quick) > 0.85 * len(entries)
     monkeypatch.setattr(patterns, "_parser", None)  # of a Python that keeps it elsewhere
     assert [compile_pattern(pattern).pattern for pattern in entries] == entries

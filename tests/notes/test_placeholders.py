@@ -36,10 +36,10 @@ def only(text: str, **settings: bool) -> Placeholder:
 def test_every_category_has_its_kind() -> None:
     for category, kind in CATEGORIES.items():
         for number in ("", "4"):
-            written = f"[**{category} {number}**]"
-            place = only(f"a {written} b")
+            placeholder = f"[**{category} {number}**]"
+            place = only(f"a {placeholder} b")
             assert (place.kind, place.category, place.number) == (kind, category, number)
-            assert (place.start, place.stop) == (2, 2 + len(written))
+            assert (place.start, place.stop) == (2, 2 + len(placeholder))
     assert {only(f"[**{form}**]").kind for form in DATES} == {"date"}
     for category in ("Spaceship", "", "Name3 (zz)", "12345678901"):
         assert only(f"x [**{category} **]").kind == "unknown"
@@ -52,7 +52,7 @@ def test_every_category_has_its_kind() -> None:
 
 
 def test_whose_name_it_is() -> None:
-    for text, told in (
+    for text, expected in (
         ("[**Known lastname 1**], [**Known firstname 2**]", "last patient 0, first patient 0"),
         (
             "[**First Name4 (NamePattern1) 1**] [**Last Name (un) 2**] is a 42 year old",
@@ -82,8 +82,8 @@ def test_whose_name_it_is() -> None:
         ),
     ):
         places = find_placeholders(text).places
-        said = (f"{p.kind} {p.role} {p.group} {p.sex}".strip() for p in places)
-        assert ", ".join(said) == told
+        descriptions = (f"{p.kind} {p.role} {p.group} {p.sex}".strip() for p in places)
+        assert ", ".join(descriptions) == expected
         assert all(place.number for place in places[1:])  # an initial has its name's number
 
 
@@ -140,8 +140,8 @@ def test_names_are_found_in_their_written_order() -> None:
         (("[姓]　[名]",), LAST_FIRST, "\u3000"),
     ):
         for name in names:
-            found = find_name_slot(f"Seen: {name} is a 40 year old man.")
-            assert found == NameSlot("Seen: ", roles, separator, " is a 40 year old man."), name
+            slot = find_name_slot(f"Seen: {name} is a 40 year old man.")
+            assert slot == NameSlot("Seen: ", roles, separator, " is a 40 year old man."), name
 
 
 def test_texts_without_a_full_name_have_no_place() -> None:
@@ -172,8 +172,8 @@ def test_other_placeholders_go_and_lines_become_spaces() -> None:
         ("[年齢]歳、[氏名]は[病院名]を受診[別紙]", "歳、", "はを受診[別紙]"),
         ("a\0b [NAME] \0 c", "ab ", "  c"),
     ):
-        found = find_name_slot(text)
-        assert found is not None and (found.left, found.right) == (left, right)
+        slot = find_name_slot(text)
+        assert slot is not None and (slot.left, slot.right) == (left, right)
 
 
 WORDS = st.lists(
@@ -186,15 +186,15 @@ WORDS = st.lists(
 def test_every_word_of_text_is_kept_and_every_placeholder_goes(
     before: str, after: str, name: str
 ) -> None:
-    found = find_name_slot(f"{before} {name} {after}")
-    assert found is not None
+    slot = find_name_slot(f"{before} {name} {after}")
+    assert slot is not None
 
     def words(text: str) -> list[str]:
         return [word for word in text.split() if word.islower() or word in (".", "[sic]")]
 
-    assert found.left.split() == words(before)
-    assert found.right.split() == words(after)
-    assert "\n" not in found.left + found.right
+    assert slot.left.split() == words(before)
+    assert slot.right.split() == words(after)
+    assert "\n" not in slot.left + slot.right
 
 
 # 172 years are 62,822 days; the nearest whole number of weeks is 62,825.
@@ -269,8 +269,8 @@ def test_a_stay_of_18_years_lies_within_2000_to_2019(first: date, n_days: int, d
     assert abs(interval.n_days - interval.n_years * 365.2425) <= 3.5
     context = DateContext(interval, first, draw)
     texts = [replace_date(str(d), "9999-99-99", number="", context=context) for d in (first, last)]
-    one, other = (date(*map(int, text.split("-"))) for text in texts)
-    assert other - one == last - first and one.weekday() == first.weekday()
+    first_day, second_day = (date(*map(int, text.split("-"))) for text in texts)
+    assert second_day - first_day == last - first and first_day.weekday() == first.weekday()
     too_long = choose_interval(first, first + timedelta(days=30 * 366), draw=draw)
     assert too_long.move(first).year in (2000, 2001)
 
@@ -342,6 +342,6 @@ def test_the_start_of_a_sentence_within_reach() -> None:
 def test_sentences_cover_all_that_is_not_white(text: str) -> None:
     spans = list(find_sentences(text))
     assert all(start < end for start, end in spans)
-    assert all(one[1] <= two[0] for one, two in pairwise(spans))
-    kept = "".join(text[start:end] for start, end in spans)
-    assert "".join(kept.split()) == "".join(text.split())
+    assert all(span[1] <= two[0] for span, two in pairwise(spans))
+    joined_text = "".join(text[start:end] for start, end in spans)
+    assert "".join(joined_text.split()) == "".join(text.split())

@@ -30,9 +30,9 @@ from tests.corpus.make_notes import csv_text, note_row, write_notes
 
 
 def read(path: Path, **columns: str) -> tuple[list[Note], list[tuple[int, str]]]:
-    found = list(open_notes(path, columns=columns).read())
-    notes = [item for item in found if isinstance(item, Note)]
-    return notes, [(item.row, str(item.what)) for item in found if isinstance(item, RowNote)]
+    records = list(open_notes(path, columns=columns).read())
+    notes = [item for item in records if isinstance(item, Note)]
+    return notes, [(item.row, str(item.what)) for item in records if isinstance(item, RowNote)]
 
 
 def test_mimic_iii_iv_gzip_and_cp932(tmp_path: Path) -> None:
@@ -89,9 +89,9 @@ def test_parquet_is_read_in_batches(tmp_path: Path) -> None:
     path = tmp_path / "n.parquet"
     parquet.write_table(table, path)
     assert inspect_notes(path).headings == ("subject_id", "text", "mrn")
-    told: list[int] = []
-    list(open_notes(path).read(on_bytes=told.append))
-    assert len(told) == 4 and 0.99 < sum(told) / path.stat().st_size <= 1
+    byte_counts: list[int] = []
+    list(open_notes(path).read(on_bytes=byte_counts.append))
+    assert len(byte_counts) == 4 and 0.99 < sum(byte_counts) / path.stat().st_size <= 1
     notes, refused = read(path)
     assert notes == [Note(str(i + 2), str(i), "", "", "", f"note {i}", i + 2) for i in range(199)]
     assert refused == [
@@ -178,7 +178,7 @@ def test_what_is_no_table_of_notes_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "one.txt").write_text("One note.")
     (tmp_path / "n.csv").write_text("text,b\nx,y\n")
-    for path, columns, said in (
+    for path, columns, message in (
         ("none.csv", {}, "notes: The file is not there or cannot be read."),
         ("a", {}, "notes: The folder holds no .txt files."),
         (
@@ -192,7 +192,7 @@ def test_what_is_no_table_of_notes_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(AuditError) as refused:
             open_notes(tmp_path / path, columns=columns)  # type: ignore[arg-type]
-        assert str(refused.value) == said
+        assert str(refused.value) == message
 
 
 def test_a_gzip_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,12 +215,12 @@ def test_every_text_comes_back_as_it_was(tmp_path: Path, texts: list[str]) -> No
     # The second source: the standard library's writer, and its reader of the whole file.
     path.write_bytes(csv_text(enumerate(texts), header=("id", "text")).encode())
     notes, refused = read(path)
-    told: list[int] = []
-    list(open_notes(path).read(on_bytes=told.append))
-    assert sum(told) == path.stat().st_size and min(told) >= 0
-    whole = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))
+    byte_counts: list[int] = []
+    list(open_notes(path).read(on_bytes=byte_counts.append))
+    assert sum(byte_counts) == path.stat().st_size and min(byte_counts) >= 0
+    all_rows = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline="")))
     assert refused == []
-    assert [note.text for note in notes] == texts == [row[1] for row in whole[1:]]
+    assert [note.text for note in notes] == texts == [row[1] for row in all_rows[1:]]
 
 
 def test_files_and_folders_of_texts_are_listed_and_links_are_not(
@@ -249,10 +249,12 @@ def test_files_and_folders_of_texts_are_listed_and_links_are_not(
     (top / "linked").symlink_to(tmp_path / "outside")
     (top / "links" / "p1").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv(VARIABLE, str(top))
-    found = [(file.file_id, file.kind, file.n_bytes, file.path) for file in list_note_files()]
-    example = found.pop()
+    listed_files = [
+        (file.file_id, file.kind, file.n_bytes, file.path) for file in list_note_files()
+    ]
+    example = listed_files.pop()
     assert example[:2] == (EXAMPLE, "csv") and inspect_notes(example[3]).has_text
-    assert found == [
+    assert listed_files == [
         ("notes/a.csv", "csv", 7, top / "a.csv"),
         ("notes/1/2/3/4/y.csv", "csv", 7, top / "1/2/3/4/y.csv"),
         ("notes/deep/b.jsonl", "jsonl", 7, top / "deep/b.jsonl"),
@@ -260,18 +262,18 @@ def test_files_and_folders_of_texts_are_listed_and_links_are_not(
         ("notes/patients", "folder", 0, top / "patients"),
         ("notes/texts", "folder", 7, top / "texts"),
     ]
-    for file_id, _, _, path in [*found, example]:
+    for file_id, _, _, path in [*listed_files, example]:
         assert resolve_note_file(file_id) == path
     for wrong in ("notes/link.csv", "notes/../outside/s.csv", "", str(top / "a.csv")):
         with pytest.raises(AuditError, match="No registered file has this identifier"):
             resolve_note_file(wrong)
-    other = str(tmp_path / "other" / "example")
-    monkeypatch.setenv(VARIABLE, os.pathsep.join(["", other, other, "missing"]))
+    other_folder = str(tmp_path / "other" / "example")
+    monkeypatch.setenv(VARIABLE, os.pathsep.join(["", other_folder, other_folder, "missing"]))
     assert [file.file_id for file in list_note_files()] == ["example-2/z.csv", EXAMPLE]
 
 
 def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> None:
-    for name, text, headings, taken in (
+    for name, text, headings, column in (
         (
             "a.csv",
             "body,subject_id\nx,1\n",
@@ -287,14 +289,14 @@ def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> N
         ),
     ):
         (tmp_path / name).write_text(text)
-        found = inspect_notes(tmp_path / name)
-        assert (found.kind, found.headings) == (name[2:], headings)
-        assert {field: names for field, names in found.columns.items() if names} == taken
-        assert found.has_text == ("text" in taken)
+        source = inspect_notes(tmp_path / name)
+        assert (source.kind, source.headings) == (name[2:], headings)
+        assert {field: names for field, names in source.columns.items() if names} == column
+        assert source.has_text == ("text" in column)
 
 
 @pytest.mark.parametrize(
-    ("header", "taken"),
+    ("header", "column"),
     [
         ("note_id,person_id,note_date,note_text", "person_id"),  # OMOP
         ("PAT_ID,PAT_ENC_CSN_ID,NOTE_ID,NOTE_TEXT", "PAT_ID"),  # Epic
@@ -308,14 +310,14 @@ def test_columns_are_told_with_what_they_would_be_taken_for(tmp_path: Path) -> N
     ],
 )
 def test_the_patient_column_is_known_by_its_heading(
-    tmp_path: Path, header: str, taken: str | None
+    tmp_path: Path, header: str, column: str | None
 ) -> None:
     (tmp_path / "n.csv").write_text(f"{header}\n{','.join('7' for _ in header.split(','))}\n")
     source = open_notes(tmp_path / "n.csv")
-    assert source.columns["patient_id"] == ((taken,) if taken else ())
-    assert source.has_patients == bool(taken)
+    assert source.columns["patient_id"] == ((column,) if column else ())
+    assert source.has_patients == bool(column)
     (note,) = read(tmp_path / "n.csv")[0]
-    assert note.patient_id == ("7" if taken else "")
+    assert note.patient_id == ("7" if column else "")
 
 
 def test_numbers_of_two_columns_are_never_mixed(tmp_path: Path) -> None:
@@ -336,7 +338,7 @@ def test_a_first_line_may_name_what_divides_the_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ('[{"text": "x"}]', "This is a JSON array, not JSONL. Write one JSON object a line"),
         ('[\n  {"text": "x"}\n]', "This is a JSON array, not JSONL."),
@@ -346,17 +348,17 @@ def test_a_first_line_may_name_what_divides_the_columns(tmp_path: Path) -> None:
         ('<?xml version="1.0"?>\n<deIdi2b2>\n<TEXT>x', "`deid tag`, `deid score` and `deid con"),
     ],
 )
-def test_other_formats_are_called_by_their_names(tmp_path: Path, text: str, said: str) -> None:
+def test_other_formats_are_called_by_their_names(tmp_path: Path, text: str, message: str) -> None:
     for name in ("n.csv", "n.json", "n.xml"):
         (tmp_path / name).write_bytes(gzip.compress(text.encode()))
         with pytest.raises(AuditError) as refused:
             open_notes(tmp_path / name)
-        assert said in str(refused.value)
+        assert message in str(refused.value)
 
 
 def test_a_note_that_quotes_another_format_is_a_note(tmp_path: Path) -> None:
     texts = ['{"id": "Bundle"}', "<?xml?>", "[1]", "MSH is no | sign", "Dr. <B>Bell</B>"]
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in texts))
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
     assert [note.text for note in read(tmp_path / "n.jsonl")[0]] == texts
 
 
