@@ -334,7 +334,7 @@ class Encoder:
         chosen_rows: Tensor | None = None,
         projected: Tensor | None = None,
     ) -> Tensor:
-        """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
+        """Return a layer's output [B L, H], or only its rows `chosen_rows` [B M, H] if given."""
         if chosen_rows is None:
             qkv = layer.qkv(x) if projected is None else projected.flatten(end_dim=1)
             context = self._attend(qkv, n_rows, masks, attention_mask)
@@ -349,7 +349,10 @@ class Encoder:
     def _attend(
         self, projected: Tensor, n_rows: int, masks: _Masks, attention_mask: Tensor | None
     ) -> Tensor:
-        """Return what each token finds [B L, H] in the `seen`; queries, keys, values [B L, 3 H]."""
+        """Return the attention [B L, H] from the projections [B L, 3 H]: queries, keys, values.
+
+        Tokens attend to those where `attention_mask` [B, 1, 1, L] is true; None means all.
+        """
         width = projected.shape[1] // 3
         parts = projected.view(n_rows, -1, 3, self._n_heads, width // self._n_heads)
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # [B, h, L, d] each
@@ -375,7 +378,7 @@ class Encoder:
         masks: _Masks,
         attention_mask: Tensor | None,
     ) -> Tensor:
-        """Return what asked tokens x [B M, H] find in `every` token [B, L, H] of their row.
+        """Return the attention [B M, H] of chosen tokens x [B M, H] to all `tokens` [B, L, H].
 
         For a few queries, it costs less to multiply them by the matrix of keys than to compute the
         keys of all tokens; likewise, tokens are averaged before the matrix of values is applied.

@@ -643,7 +643,7 @@ def _find_promised_normalizer(kind: str, settings: Mapping[str, object], fast: A
 
 
 def _read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> TokenizerFiles:
-    """Read a tokenizer; `named` is its class where its own configuration names none."""
+    """Read a tokenizer; `default_class` is used if its own configuration names no class."""
     all_files = {
         file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
         for file in (CONFIG_FILE, *_ALL_FILES)

@@ -34,7 +34,7 @@ class LearningPass:
     Parameters
     ----------
     model
-        As transformers builds it, in float32; one that `knows` accepts.
+        As transformers builds it, in float32; `supports` must accept it.
     dtype
         Number type of the products. The sums from layer to layer stay float32.
     """
@@ -93,7 +93,7 @@ class LearningPass:
         masks: _Masks,
         chosen_rows: Tensor | None = None,
     ) -> Tensor:
-        """Return a layer's output [B L, H], or [B M, H] where only `asked` tokens are wanted."""
+        """Return a layer's output [B L, H], or only its rows `chosen_rows` [B M, H] if given."""
         rounded = x.to(self._dtype)
         if chosen_rows is None:
             names = ("query", "key", "value")
