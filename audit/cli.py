@@ -38,11 +38,11 @@ from audit.attack.question import AuditRequest, Dtype, GenerationSettings, Poste
 from audit.backup import back_up
 from audit.backup import restore as put_back
 from audit.bench.race import BenchSettings
-from audit.corpus.candidate_lists import ROLES, controls_in, list_of, passages_for
+from audit.corpus.candidate_lists import ROLES, count_control_mentions, read_list, select_passages
 from audit.corpus.corpora import CORPORA, KeptCorpus, corpus_line, find_corpus
 from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.make import CorpusTask
-from audit.corpus.other_names import sibling_list
+from audit.corpus.other_names import make_sibling_list
 from audit.corpus.own_controls import OwnControls, add_own_controls
 from audit.deid import incoming_notes as handed_in
 from audit.deid import leftovers
@@ -114,8 +114,8 @@ from audit.jobs.foreground import answer_here
 from audit.models.registry import load_tokenizer, resolve_model_path
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.controls import with_controls, with_own_controls
-from audit.names.files import names_file, read_names
-from audit.names.letter_case import RECASED, case_notes
+from audit.names.files import encode_names_csv, read_names
+from audit.names.letter_case import RECASED, report_letter_case
 from audit.names.people import ENGLISH, JAPANESE
 from audit.names.spelling import piece_counter
 from audit.notes.formats import GOLD, PREDICTED, Format, flatten_spans, write_files
@@ -564,7 +564,7 @@ def _say_unread(passages: Path | None, *, scenario: int) -> None:
 def _with_drawn(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
     """Return a list with n easy and n hard controls behind it, as far as there are so many."""
     spelt = piece_counter(load_tokenizer(resolve_model_path(hospital, option="--hospital")))
-    drawn = with_controls(listed, wanted={"easy": n, "hard": n}, seed=seed, count_pieces=spelt)
+    drawn = with_controls(listed, n_by_kind={"easy": n, "hard": n}, seed=seed, count_pieces=spelt)
     say(f"Drawn: {len(drawn) - len(listed)} controls.")
     return drawn
 
@@ -678,9 +678,9 @@ def rank(
 
 
 def _names(path: Path) -> Candidates:
-    listed = read_names(_bytes(path), what="names")
+    listed = read_names(_bytes(path), subject="names")
     _say_read(listed, len(listed.candidates), what="names")
-    for note in case_notes(listed.candidates):
+    for note in report_letter_case(listed.candidates):
         say(str(note))
     return listed.candidates
 
@@ -1077,13 +1077,13 @@ def corpus_candidates(
     found = find_corpus(corpus)
     if other_names:
         dropped: dict[str, int] = {}
-        candidates, passages = sibling_list(found)
+        candidates, passages = make_sibling_list(found)
     else:
         candidates, dropped = _corpus_list(
             found, kinds=_words(controls), roles=_words(roles), register=own_controls_from
         )
-        passages = passages_for(found, candidates)
-    files = {"names.csv": names_file(candidates), "passages.jsonl": passages}
+        passages = select_passages(found, candidates)
+    files = {"names.csv": encode_names_csv(candidates), "passages.jsonl": passages}
     of = {"corpus": found.corpus_id} if found.corpus_id else {}
     access_log.record("exported", what="candidates", names="full", n_names=len(candidates), **of)
     return {
@@ -1103,7 +1103,7 @@ def _corpus_list(
 ) -> tuple[Candidates, dict[str, int]]:
     """Return the list of a corpus, and how many names were left out of it."""
     if register is None:
-        candidates = list_of(corpus, controls=kinds or None, roles=roles)
+        candidates = read_list(corpus, controls=kinds or None, roles=roles)
         held_out = read_examination(corpus.path).held_out
         return candidates, _left_out(held_out) if candidates.source == "held_out" else {}
     if "held_out" in kinds:
@@ -1112,7 +1112,7 @@ def _corpus_list(
             where="--controls",
             do="Leave held_out or --own-controls-from out.",
         )
-    listed = list_of(corpus, controls=kinds, roles=roles)
+    listed = read_list(corpus, controls=kinds, roles=roles)
     own = add_own_controls(corpus, listed, register)
     return own.candidates, _left_out(own)
 
@@ -1138,7 +1138,7 @@ def _left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
 def corpus_check(*, corpus: CorpusName, names: NamesList) -> Result:
     """Say which controls of a list stand in D_private, by their rows."""
     candidates = _names(names)
-    found = controls_in(find_corpus(corpus), candidates)
+    found = count_control_mentions(find_corpus(corpus), candidates)
     n_controls = candidates.is_member.count(False)
     do = " They are no controls: take them off the list." if found else ""
     say(f"{len(found):,} of {n_controls:,} controls stand in D_private with their full name.{do}")

@@ -67,7 +67,7 @@ class DemoTask(Task):
         names, passages = ((folder / one).read_bytes() for one in ("names.csv", "passages.jsonl"))
         prompt: dict[str, Any] = {"prompt": JAPANESE_PROMPT} if language == "ja" else {}
         read = read_passages(passages, subject="demo passages", file_name="passages.jsonl")
-        candidates = read_names(names, what="demo names").candidates.with_source("invented")
+        candidates = read_names(names, subject="demo names").candidates.with_source("invented")
         return AuditRequest(
             scenario_number=scenario,
             general=folder / "models" / "general",

@@ -85,7 +85,7 @@ class RankTask(Task, RunSettings):
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Rank the names; return the file's path and the counts, as text."""
         with reading(self.names.name):
-            listed = read_names(file_bytes(self.names), what="names").candidates
+            listed = read_names(file_bytes(self.names), subject="names").candidates
         if self.control_source:
             listed = listed.with_source(self.control_source)
         with Store(results_dir()) as store:

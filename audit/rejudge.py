@@ -23,7 +23,7 @@ from audit.attack.verdicts import RULE_VERSION
 from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
-from audit.names.lists import code_of_names, kept_names
+from audit.names.lists import find_names_code, load_names
 from audit.report.report import AuditReport, Inspection, keep_inspection, kept_inspection
 from audit.run import read_report, read_sibling_records
 from audit.stats import FloatArray, IntArray
@@ -111,7 +111,7 @@ def judge_again(
             if name not in ("roles", "doses")
         }
         | report_parts["details"],
-        notes=[*report_json["notes"], note.plain()],
+        notes=[*report_json["notes"], note.dump()],
     )
     documents = store.get_record(f"documents/{digest}")
     if documents:
@@ -178,9 +178,9 @@ def read_attack(report: AuditReport, inspection: Inspection, *, store: Store) ->
 
 def read_list(report: AuditReport, *, store: Store) -> Candidates:
     """Return the audited list from the store, or else from the report's table of names."""
-    code = code_of_names(str(report.question.get("candidates", "")), store=store)
+    code = find_names_code(str(report.question.get("candidates", "")), store=store)
     if code:
-        return kept_names(code, store=store).candidates
+        return load_names(code, store=store).candidates
     names = report.names
     n = report.n_names
     listed = make_candidates(list(zip(names["first_name"], names["last_name"], strict=True)))

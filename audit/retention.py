@@ -28,7 +28,7 @@ from audit.errors import AuditError
 from audit.foreign import reading
 from audit.home import data_home, results_dir
 from audit.jobs import table
-from audit.names.lists import kept_names, kept_passages
+from audit.names.lists import load_names, load_passages
 from audit.report.report import demo_digests
 from audit.shelf import Shelf, is_code, taken, write_whole
 from audit.task import Record
@@ -218,9 +218,9 @@ def _content(kind: str, digest: str, store: Store) -> str:
     """Return what an audit calls a kept list, or passages."""
     with suppress(AuditError):
         if kind == "lists":
-            return kept_names(digest, store=store).candidates.digest()
+            return load_names(digest, store=store).candidates.digest()
         if kind == "passages":
-            return kept_passages(digest, store=store).passages.digest()
+            return load_passages(digest, store=store).passages.digest()
     return digest
 
 

@@ -35,9 +35,9 @@ from audit.home import results_dir
 from audit.models.registry import RegisteredModel, find_model_by_digest
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, OF_HOSPITAL, Candidates, guessed_kinds
-from audit.names.controls import MIN_REFERENCE, match_notes
-from audit.names.letter_case import case_notes
-from audit.names.lists import code_of_names, code_of_passages
+from audit.names.controls import MIN_REFERENCE, report_matching
+from audit.names.letter_case import report_letter_case
+from audit.names.lists import find_names_code, find_passages_code
 from audit.names.pools import NamePool, pool_for
 from audit.progress import FINISHING, LOADING, Meter, ProgressListener, StopQuestion
 from audit.report.report import (
@@ -322,8 +322,8 @@ def find_inputs(
     return AuditInputs(
         find_model_code("general"),
         find_model_code("hospital"),
-        code_of_names(str(question.get("candidates", "")), store=store),
-        code_of_passages(passages, store=store) if passages else "",
+        find_names_code(str(question.get("candidates", "")), store=store),
+        find_passages_code(passages, store=store) if passages else "",
         number,
         settings,
         run_settings,
@@ -391,7 +391,7 @@ def _make_report(
     )
     if "stop" in attack.details:
         notes.append(_describe_stop(attack.details["stop"]))
-    notes += match_notes(listed, count_pieces=count_pieces)
+    notes += report_matching(listed, count_pieces=count_pieces)
     return AuditReport.of(
         digest=question_digest(question),
         question=question,
@@ -410,7 +410,7 @@ def _make_report(
         fixed_score=FIXED_SCORE,
         columns=list(judgement["names"]),
         details=to_json(details),
-        notes=[note.plain() for note in notes],
+        notes=[note.dump() for note in notes],
         made={},
         **judgement,
     )
@@ -559,4 +559,4 @@ def _collect_notes(
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
     )
     counted_notes = [note for is_so, note in conditional_notes if is_so]
-    return [*map(Message, pair.notes), *case_notes(request.candidates), *counted_notes]
+    return [*map(Message, pair.notes), *report_letter_case(request.candidates), *counted_notes]

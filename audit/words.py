@@ -1,6 +1,6 @@
-"""Sentences with short keys in English and Japanese: of reports, verdicts, canaries, pages.
+"""Sentences with short keys in English and Japanese: for reports, verdicts, canaries, pages.
 
-One file for each language and topic; sentences of errors and remarks are `audit.errors.Message`.
+Each language and topic has one file; sentences of errors and remarks are `audit.errors.Message`.
 """
 
 from __future__ import annotations
@@ -14,44 +14,44 @@ from pathlib import Path
 from types import MappingProxyType
 
 CATALOGUE = Path(__file__).resolve().parent / "catalogue"
-"""All words of the engine: sentences by their English, and texts by a short key."""
+"""Folder of all texts of the engine: sentences by their English text, others by a short key."""
 LANGUAGES: Mapping[str, str] = MappingProxyType({"en": "English", "ja": "日本語"})
 """Code -> the language's own name."""
 
 
 @cache
 def catalogue(language: str, topic: str) -> Mapping[str, str]:
-    """Return the engine's sentences on a topic by their keys, with {named} places."""
+    """Return the engine's sentences on a topic, with {named} places, by their keys."""
     return _read(CATALOGUE / language / f"{topic}.json")
 
 
 @dataclass(frozen=True)
 class Words:
-    """One language's sentences of a folder: key -> sentence with {named} places."""
+    """The sentences of one language and folder: key -> sentence with {named} places."""
 
     language: str
     sentences: Mapping[str, str]
 
     def text(self, key: str, **values: object) -> str:
-        """Return a sentence as plain text; KeyError if there is none or a place stays empty."""
+        """Return a sentence as plain text; KeyError if the sentence or a value is missing."""
         return self.sentences[key].format(**values)
 
     def html(self, key: str, **values: object) -> str:
-        """Return a sentence as HTML, the values in it escaped."""
+        """Return a sentence as HTML, with escaped values."""
         escaped = {name: html.escape(str(value)) for name, value in values.items()}
         return html.escape(self.sentences[key]).format(**escaped)
 
 
 @cache
 def words_of(language: str, *, folder: Path) -> Words:
-    """Return a language's sentences, those of all its files in a folder; ValueError if none."""
+    """Return a language's sentences of all files in a folder; ValueError for other languages."""
     if language not in LANGUAGES:
         raise ValueError("no catalogue for this language")
     sentences: dict[str, str] = {}
     for path in sorted((folder / language).glob("*.json")):
         part = _read(path)
-        if twice := sentences.keys() & part.keys():
-            raise ValueError(f"{path.name}: {sorted(twice)} have a sentence already")
+        if duplicate_keys := sentences.keys() & part.keys():
+            raise ValueError(f"{path.name}: {sorted(duplicate_keys)} have a sentence already")
         sentences |= part
     return Words(language, MappingProxyType(sentences))
 

@@ -25,7 +25,15 @@ from audit.deid.release import Release
 from audit.deid.tagger import tag_and_check
 from audit.deid.taggers import DEFAULT, RULES, load_tagger
 from audit.deid.tagging import tag_notes
-from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of, name_of, written
+from audit.names.people import (
+    ENGLISH,
+    JAPANESE,
+    Identity,
+    Profile,
+    identity_of,
+    name_of,
+    write_name,
+)
 from audit.notes.dates import format_date
 from audit.notes.formats import read_text
 from audit.notes.read import open_notes
@@ -73,11 +81,11 @@ def forms_of(one: Identity, relative: str) -> dict[str, str]:
     """Return what stands at each place of a note."""
     name, values = one.name, one.values
     is_japanese = name.locale == JAPANESE
-    surname, given = name.surname.written, name.given.written
+    surname, given = name.surname.native, name.given_name.native
     record, telephone = values["record_number"], values["telephone"]
     month = one.birth.strftime("%B")
     forms = {
-        form: written(name, form)
+        form: write_name(name, form)
         for form in (
             "kana",
             "half_kana",
@@ -90,7 +98,7 @@ def forms_of(one: Identity, relative: str) -> dict[str, str]:
         )
     }
     return forms | {
-        "full": surname + given if is_japanese else written(name, "middle"),
+        "full": surname + given if is_japanese else write_name(name, "middle"),
         "spaced": f"{surname}　{given}",
         "possessive": surname if surname.endswith("s") else f"{surname}'s",
         "capitals": f"{surname}, {given}".upper(),
@@ -117,14 +125,14 @@ def patients(locale: str, n: int) -> Iterator[tuple[str, dict[str, str], list[st
         key = f"{locale}-{place:05d}"
         one = identity_of(SEED, key, Profile("F", None, _ON), locale=locale)
         daughter = name_of(SEED, f"{key} daughter", sex="F", birth_year=1985, locale=locale)
-        relative = daughter.given.written
+        relative = daughter.given_name.native
         forms = forms_of(one, relative)
         row = [
             key,
-            one.name.surname.written,
-            one.name.given.written,
+            one.name.surname.native,
+            one.name.given_name.native,
             one.name.middle,
-            written(one.name, "kana") if locale == JAPANESE else "",
+            write_name(one.name, "kana") if locale == JAPANESE else "",
             forms["romaji"] if locale == JAPANESE else "",
             one.birth.isoformat(),
             forms["address"],

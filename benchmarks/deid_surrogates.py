@@ -26,11 +26,11 @@ from audit.names.people import (
     ENGLISH,
     JAPANESE,
     PersonName,
+    birth_period,
     given_names,
     half_width,
     name_of,
     surnames,
-    time_of,
 )
 from audit.notes.patterns import IN_KATAKANA
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
@@ -124,8 +124,8 @@ def _people(
 
 
 def _written(name: PersonName, form: str) -> str:
-    given, surname = name.given.written, name.surname.written
-    kana = f"{name.surname.kana} {name.given.kana}"
+    given, surname = name.given_name.native, name.surname.native
+    kana = f"{name.surname.kana} {name.given_name.kana}"
     is_japanese = name.locale == JAPANESE
     return {
         "full": f"{surname} {given}" if is_japanese else f"{given} {surname}",
@@ -215,11 +215,11 @@ def _kana_of(part: str) -> set[str]:
 def _readings() -> dict[str, set[str]]:
     """Return the kana of every Japanese name part."""
     tables = [surnames()]
-    tables += [given_names(sex, time_of(year)) for sex in "MF" for year in (1940, 1960, 2000)]
+    tables += [given_names(sex, birth_period(year)) for sex in "MF" for year in (1940, 1960, 2000)]
     readings: dict[str, set[str]] = {}
     for table in tables:
         for part in table.names:
-            readings.setdefault(part.written, set()).add(part.kana)
+            readings.setdefault(part.native, set()).add(part.kana)
     return readings
 
 
@@ -239,7 +239,7 @@ def _is_shared(note: NamedNote, who: str, other: str, form: str) -> bool:
     part = _written(note.people[who], "given" if form == "possessive" else form)
     name = note.people[other]
     is_bare = form in ("given", "surname", "possessive")
-    return is_bare and part in (name.given.written, name.surname.written)
+    return is_bare and part in (name.given_name.native, name.surname.native)
 
 
 def _is_form(text: str, form: str, surrogate: tuple[str, str]) -> bool:

@@ -309,7 +309,7 @@ def counting(options: argparse.Namespace) -> None:
         made = {"store": store, "scenario": 1, "n": options.documents}
         if options.own:
             model, path = options.own
-            own = read_names(path.read_bytes(), what="names").candidates
+            own = read_names(path.read_bytes(), subject="names").candidates
             own = own.rows([row for row, m in enumerate(own.is_member) if m])
             (mass, counts), (held, _) = (
                 part_evidence(model=model, own=own, is_counted=is_counted, **made)

@@ -12,12 +12,12 @@ from streamlit.delta_generator import DeltaGenerator
 from audit.attack.cohort import GROUP_AUC
 from audit.attack.plan import PRESETS, Plan, choose_prompt
 from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
-from audit.errors import AuditError, written
+from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.models import registry
 from audit.models.registry import PairCheck, RegisteredModel, look_up_digest
 from audit.names.candidates import Candidates
-from audit.names.files import names_file
+from audit.names.files import encode_names_csv
 from audit.names.lists import KeptNames, KeptPassages
 from audit.report.report import choose_audit
 from audit.run import AuditInputs, AuditTask, read_finished_sizes
@@ -173,7 +173,7 @@ def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
     if bad := [one for one in models if one.refusal]:
         with st.expander(say.text("audit_refused_models", n=len(bad)), key="refused_models"):
             names = [model_name(say, one.model_id) for one in bad]
-            reasons = [written(one.refusal, say.language) for one in bad]
+            reasons = [render_message(one.refusal, say.language) for one in bad]
             draw_table(say, "audit_refused", {"model": names, "reason": reasons})
 
 
@@ -189,7 +189,7 @@ def draw_pair(say: Words, chosen: Pair) -> bool:
         return False
     is_pair, is_same = len(chosen) == 2, len(set(digests.values())) == 1
     if found.refusal:
-        why = written(found.refusal, say.language)
+        why = render_message(found.refusal, say.language)
         st.html(blocks.heading(say.text("audit_pair_refused"), below=why))
     elif is_pair:
         head(say, "audit_pair_same" if is_same else "audit_pair_fits")
@@ -422,7 +422,7 @@ def draw_command(say: Words, plan: Plan, names: KeptNames, passages: KeptPassage
         facts(say, "audit_same", {"audit_plan_digest": plan.digest})
         remark(say, "audit_command")
         st.code(plan.command, language="bash", wrap_lines=True)
-        files = {"names.csv": (lambda: names_file(names.candidates), names.line.n)}
+        files = {"names.csv": (lambda: encode_names_csv(names.candidates), names.line.n)}
         if passages is not None:
             files[passages.file_name] = (lambda: passages.data, passages.line.n)
         for file_name, (make, n) in files.items():

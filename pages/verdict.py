@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
-from audit.errors import written
+from audit.errors import render_message
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, strongest_names
@@ -292,7 +292,7 @@ def draw_limits(say: Words, report: AuditReport) -> None:
     st.html(blocks.bullet_list(say.text(f"limits_{i}") for i in (1, 2, 3)))
     if report.notes:
         head(say, "verdict_notes")
-        st.html(blocks.bullet_list(written(one, say.language) for one in report.notes))
+        st.html(blocks.bullet_list(render_message(one, say.language) for one in report.notes))
 
 
 def draw_recent(say: Words, here: section.Place, *, shown: str) -> None:

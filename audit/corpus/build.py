@@ -1,6 +1,6 @@
-"""Builds notes with dummy identities: D_private, D_public as it was, and the truth about both.
+"""Builds notes with dummy identities: D_private, the unchanged D_public, and the truth about both.
 
-Every value depends on the note, facts about its patient and a seed alone, not on other notes.
+Every value depends on the note, the facts about its patient and a seed alone, not on other notes.
 
 Source: Nakamura et al., section 3.2.
 """
@@ -36,7 +36,7 @@ from audit.shelf import new_file, whole_folder
 
 
 class CorpusFile:
-    """A file that is being written, and the SHA-256 of what is in it."""
+    """A file that is being written, and the SHA-256 of its content."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -49,65 +49,68 @@ class CorpusFile:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what was written so far."""
+        """SHA-256 of the bytes written so far."""
         return self._sha256.hexdigest()
 
     def flush(self) -> int:
-        """Let others read what was written so far, and return how many bytes it has."""
+        """Flush the file, so that others can read it, and return its number of bytes."""
         self._file.flush()
         return self._file.tell()
 
 
 @contextmanager
 def corpus_folder(
-    out: Path, *, names: Sequence[str], kept: str = "", where: str = "corpus folder"
+    out: Path, *, names: Sequence[str], lasting_file: str = "", subject: str = "corpus folder"
 ) -> Iterator[dict[str, CorpusFile]]:
-    """Write the files of a new folder; it appears when the block ends well.
+    """Write the files of a new folder, which appears when the block ends without an error.
 
-    `kept` is the name of a file that the block itself writes in `audit.shelf.building_folder`: it
-    outlasts a block that fails, and is removed when the folder is whole.
+    `lasting_file` is the name of a file that the block itself writes in
+    `audit.shelf.building_folder`: it stays if the block fails, and is removed when the folder is
+    complete.
     """
-    with whole_folder(out, where=where, stays=(kept,)) as folder:
+    with whole_folder(out, where=subject, stays=(lasting_file,)) as folder:
         with ExitStack() as files:
             yield {name: CorpusFile(files.enter_context(new_file(folder / name))) for name in names}
-        if kept:
-            (folder / kept).unlink(missing_ok=True)
+        if lasting_file:
+            (folder / lasting_file).unlink(missing_ok=True)
 
 
 def patient_key(note: Note) -> str:
-    """Return who a note is about, as the truth file says it."""
+    """Return the key of a note's patient in the truth file."""
     return f"patient:{note.patient_id}" if note.patient_id else f"note:{note.row}"
 
 
 _OLDEST_AGES = 10
-# Of one patient, whatever the admission.
-_OWN = frozenset({"medical_record_number", "ssn", "email"})
-# Another one each time, unless a number says that it is the same.
-_EACH = frozenset({"clip_number", "job_number", "serial_number", "identifier"})
+# Kinds with one value for a patient, whatever the admission.
+_PATIENT_KINDS = frozenset({"medical_record_number", "ssn", "email"})
+# Kinds with a new value at each place, unless a number says that it is the same.
+_SINGLE_KINDS = frozenset({"clip_number", "job_number", "serial_number", "identifier"})
 
 
 def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = False) -> NoteTruth:
-    """Return a note in which every placeholder of a known kind is a dummy value.
+    """Return a note with a dummy value in the place of every placeholder of a known kind.
 
-    `facts` are from all of the patient's notes; `has_blanks`: `___` is a placeholder. The same
+    `facts` come from all of the patient's notes; `has_blanks`: `___` is a placeholder. The same
     seed gives the same text, whatever other notes there are.
     """
     parsed = find_placeholders(note.text, has_blanks=has_blanks)
     writer = _Writer(note, patient_of(seed, patient_key(note), facts), seed)
-    texts, length, done = list[str](), 0, 0
+    texts, length, end = list[str](), 0, 0
     inserted, left = list[Place](), list[Place]()
     for place in parsed.places:
-        texts.append(note.text[done : place.start])
-        length += place.start - done
-        done = place.stop
+        texts.append(note.text[end : place.start])
+        length += place.start - end
+        end = place.stop
         is_left = place.kind == "unknown"
-        identity, value = ("", note.text[place.start : done]) if is_left else writer.value(place)
+        identity, value = (
+            ("", note.text[place.start : end]) if is_left else writer.write_value(place)
+        )
         (left if is_left else inserted).append(
             Place(
                 length,
                 length + len(value),
                 place.start,
-                done,
+                end,
                 place.category,
                 place.kind,
                 place.role,
@@ -118,7 +121,7 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
         )
         texts.append(value)
         length += len(value)
-    private = "".join((*texts, note.text[done:]))
+    private = "".join((*texts, note.text[end:]))
     return NoteTruth(
         private,
         note.text,
@@ -130,62 +133,62 @@ def with_surrogates(note: Note, *, facts: Facts, seed: int, has_blanks: bool = F
 
 
 def person_of_key(seed: int, key: str) -> Person:
-    """Return who stands for somebody who is no patient, by the key in the truth file."""
+    """Return the dummy person of somebody who is no patient, by the key in the truth file."""
     return person_of(seed, key, sex=key[-1] if key.endswith(("/M", "/F")) else "")
 
 
 class _Writer:
-    """Values for the placeholders of one note."""
+    """Writes the values for the placeholders of one note."""
 
     def __init__(self, note: Note, patient: Patient, seed: int) -> None:
         self._note, self._patient, self._seed = note, patient, seed
         self._stay = f"{patient.key}/{note.admission_id}"
         self._day = parse_day(note.chart_time)
-        self._near = self._day or patient.first_day
+        self._context_day = self._day or patient.first_day
         try:
-            self._moved: date | None = patient.interval.move(self._near)
+            self._moved: date | None = patient.interval.move(self._context_day)
         except OverflowError:  # beyond the calendar
             self._moved = None
 
     def chart_time(self) -> str:
-        """Return when the note was written, moved as all days are; "" beyond the calendar."""
-        written = self._note.chart_time
+        """Return the time of the note, moved like all days; "" beyond the calendar."""
+        original_time = self._note.chart_time
         if self._day is None:
-            return written
-        return self._moved.isoformat() + written[10:] if self._moved else ""
+            return original_time
+        return self._moved.isoformat() + original_time[10:] if self._moved else ""
 
-    def value(self, place: Placeholder) -> tuple[str, str]:
+    def write_value(self, place: Placeholder) -> tuple[str, str]:
         """Return (identity, text) for a placeholder of a known kind."""
         kind, patient, seed = place.kind, self._patient, self._seed
         if kind in NAME_KINDS or kind == "prefix":
-            return self._name(place)
+            return self._write_name(place)
         if kind in ("date", "date_range"):
-            return patient.key, self._date(place)
+            return patient.key, self._write_date(place)
         if kind == "age_over_90":
             return patient.key, str(90 + draw(seed, kind, patient.key) % _OLDEST_AGES)
         if kind == "age":
             return patient.key, str(age_on(patient.birth, self._moved or patient.birth))
-        if kind in _OWN:
+        if kind in _PATIENT_KINDS:
             identity = f"{patient.key}/{place.number}"
         elif place.number:
             identity = f"{kind}:{place.number}"
         else:
-            each = f"{self._note.row}/{place.start}"
-            identity = f"{kind}:{each if kind in _EACH else self._stay}"
+            note_place = f"{self._note.row}/{place.start}"
+            identity = f"{kind}:{note_place if kind in _SINGLE_KINDS else self._stay}"
         return identity, value_of(kind, draw(seed, kind, identity))
 
-    def _name(self, place: Placeholder) -> tuple[str, str]:
+    def _write_name(self, place: Placeholder) -> tuple[str, str]:
         text, seed, kind = self._note.text, self._seed, place.kind
         key, person = self._patient.key, self._patient.person
         if place.role != "patient" or kind == "prefix":
             key = f"{'staff' if kind == 'prefix' else place.role}:{self._stay}/{place.number}"
-            # Two places of one number and different sexes are two people.
+            # Two places with one number and different sexes are two people.
             sex = "" if key.startswith("staff:") else place.sex
             key += f"/{sex}" if sex else ""
             person = person_of_key(seed, key)
         if kind == "prefix":
-            after = text[place.stop : place.stop + 40].lstrip().lower()
-            is_before = after.startswith(("[**last name", "[**known lastname"))
+            following_text = text[place.stop : place.stop + 40].lstrip().lower()
+            is_before = following_text.startswith(("[**last name", "[**known lastname"))
             number = draw(seed, kind, key, str(is_before))
             return key, prefix_of(person.sex, number, is_before_last_name=is_before)
         if kind == "initial":
@@ -193,20 +196,20 @@ class _Writer:
             return key, person.initial if is_followed else f"{person.initial}."
         return key, str(getattr(person, kind))
 
-    def _date(self, place: Placeholder) -> str:
+    def _write_date(self, place: Placeholder) -> str:
         note, patient = self._note, self._patient
         if place.category == BLANK:
-            before = note.text[max(0, place.start - 24) : place.start].lower()
-            is_birth = any(word in before for word in ("birth", "dob", "d.o.b"))
+            preceding_text = note.text[max(0, place.start - 24) : place.start].lower()
+            is_birth = any(word in preceding_text for word in ("birth", "dob", "d.o.b"))
             return (patient.birth if is_birth else self._moved or patient.birth).isoformat()
         key = (place.number, "") if place.number else (str(place.start), str(note.row))
         number = draw(self._seed, "date", patient.key, *key)
-        context = DateContext(patient.interval, self._near, number)
+        context = DateContext(patient.interval, self._context_day, number)
         return replace_date(place.content, place.category, number=place.number, context=context)
 
 
 def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, object]]:
-    """Yield what is known of each patient: the identity, and how far dates move."""
+    """Yield what is known about each patient: the identity, and by how much dates move."""
     for patient_id in patients:
         facts = patients.facts(patient_id)
         patient = patient_of(seed, f"patient:{patient_id}", facts)
@@ -222,7 +225,7 @@ def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, obj
         }
 
 
-# Votes: a field of the note counts more than a description, that more than a pronoun.
+# Votes: a field of the note counts more than a description, which counts more than a pronoun.
 _TITLE, _MAX_PRONOUN = 5, 3
 _TITLES = re.compile(r"M(?:rs?|s)\. ")
 _SEX_WORDS = (
@@ -240,8 +243,8 @@ _TEXT_DATE = re.compile(r"\[\*\*(\d{4})(?:-(\d{1,2})-(\d{1,2}))?\*\*\]")
 
 
 @dataclass(slots=True)
-class _Told:
-    """What the notes of a patient have told so far."""
+class _PatientEvidence:
+    """What the notes read so far say about a patient."""
 
     votes: int = 0
     first: date = date.max
@@ -252,9 +255,9 @@ class _Told:
         self.votes += sex_votes(note.text)
         self.first, self.last = min([self.first, *days]), max([self.last, *days])
 
-    def include(self, more: _Told) -> None:
-        self.votes += more.votes
-        self.first, self.last = min(self.first, more.first), max(self.last, more.last)
+    def include(self, evidence: _PatientEvidence) -> None:
+        self.votes += evidence.votes
+        self.first, self.last = min(self.first, evidence.first), max(self.last, evidence.last)
 
     def facts(self) -> Facts:
         sex = "M" if self.votes > 0 else "F" if self.votes < 0 else ""
@@ -265,42 +268,42 @@ class _Told:
 class PatientTable:
     """Facts about every patient of a source, in the order of their first notes.
 
-    `has_marks`: a note has placeholders of MIMIC-III, so that `___` is none.
+    `has_marks`: some note has placeholders of MIMIC-III, so that `___` is no placeholder.
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, _Told] = {}
+        self._evidence_by_patient: dict[str, _PatientEvidence] = {}
         self.has_marks = False
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._told)
+        return iter(self._evidence_by_patient)
 
     def add(self, note: Note) -> None:
-        """Take in a note; one without a patient says nothing of any."""
+        """Add a note; a note without a patient adds no facts."""
         self.has_marks = self.has_marks or has_marks(note.text)
         if note.patient_id:
-            self._told.setdefault(note.patient_id, _Told()).add(note)
+            self._evidence_by_patient.setdefault(note.patient_id, _PatientEvidence()).add(note)
 
-    def include(self, more: PatientTable) -> None:
-        """Take in what later notes told."""
-        self.has_marks = self.has_marks or more.has_marks
-        for patient_id, told in more._told.items():
-            self._told.setdefault(patient_id, _Told()).include(told)
+    def include(self, table: PatientTable) -> None:
+        """Add the table of later notes."""
+        self.has_marks = self.has_marks or table.has_marks
+        for patient_id, evidence in table._evidence_by_patient.items():
+            self._evidence_by_patient.setdefault(patient_id, _PatientEvidence()).include(evidence)
 
     def facts(self, patient_id: str) -> Facts:
-        """Return what is known about a patient."""
-        return self._told[patient_id].facts()
+        """Return the facts about a patient."""
+        return self._evidence_by_patient[patient_id].facts()
 
 
 def facts_of_note(note: Note) -> Facts:
-    """Return what one note says about its patient."""
-    told = _Told()
-    told.add(note)
-    return told.facts()
+    """Return the facts about the patient of one note, from this note alone."""
+    evidence = _PatientEvidence()
+    evidence.add(note)
+    return evidence.facts()
 
 
 def sex_votes(text: str) -> int:
-    """Return how much an English text says that it is about a man; below 0 about a woman."""
+    """Return the votes of an English text on the sex: above 0 for a man, below 0 for a woman."""
     titles = _TITLES.findall(text)
     votes = _TITLE * (2 * titles.count("Mr. ") - len(titles))
     for weight, pattern in _SEX_WORDS:
@@ -313,12 +316,12 @@ def sex_votes(text: str) -> int:
 def _days(note: Note) -> list[date]:
     if day := _day(note.chart_time[:10]):
         return [day]
-    found = (
+    days = (
         _day(f"{year}-{int(month or 7):02d}-{int(number or 1):02d}")
         for year, month, number in _TEXT_DATE.findall(note.text)
         if 1900 <= int(year) < 2300
     )
-    return [day for day in found if day]
+    return [day for day in days if day]
 
 
 _day = lru_cache(maxsize=50_000)(parse_day)

@@ -1,7 +1,7 @@
-"""Canaries in a corpus: planted into D_private and D_public alike, the truth moved along.
+"""Plants canaries into D_private and D_public alike, and moves the places of the truth.
 
-Comes in: names that nobody carries, a note with its truth. Goes out: a plan, and the same note with
-a planted name. Everything that the truth says about the note still stands where it says.
+Input: names that nobody carries, a note with its truth. Output: a plan, and the same note with a
+planted name. All places in the truth of the note remain correct.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEXES = (("man", "男性"), ("woman", "女性"))
 
 
 class Canary(NamedTuple):
-    """A name that was planted `n_mentions` times; 0: the twin of the one before, left out."""
+    """A name that is planted `n_mentions` times; 0: the twin of the canary before, left out."""
 
     first: str
     last: str
@@ -34,38 +34,43 @@ class Canary(NamedTuple):
 
 @dataclass(frozen=True)
 class CanaryPlan:
-    """Which canary goes into which note: `rows` has the canary's row by the note's position."""
+    """A plan of canaries: `rows` has the row of the canary by the position of its note."""
 
     canaries: tuple[Canary, ...] = ()
     rows: Mapping[int, int] = field(default_factory=dict)
 
 
-def absent_names(
-    pool: NamePool, *, n: int, seed: int, taken: Collection[Pair], accepts: Accepts | None = None
+def draw_absent_names(
+    pool: NamePool,
+    *,
+    n: int,
+    seed: int,
+    used_pairs: Collection[Pair],
+    accepts: Accepts | None = None,
 ) -> tuple[Name, ...]:
-    """Draw n names of the pool that are none of those taken, to be planted or held out."""
+    """Draw n names of the pool, none of them in `used_pairs`, to be planted or held out."""
 
-    def will_do(first: str, last: str) -> bool:
-        return is_absent(taken, first, last) and (not accepts or accepts(first, last))
+    def is_acceptable(first: str, last: str) -> bool:
+        return is_absent(used_pairs, first, last) and (not accepts or accepts(first, last))
 
-    drawn = draw_names(pool, n=n, seed=seed, accepts=will_do, purpose="canaries")
-    if len(drawn) < n:
+    names = draw_names(pool, n=n, seed=seed, accepts=is_acceptable, purpose="canaries")
+    if len(names) < n:
         raise AuditError(
             "Only {n_drawn:,} names are left that nobody carries; {n:,} are needed.",
             where="canaries",
             do="Plant fewer names.",
-            n_drawn=len(drawn),
+            n_drawn=len(names),
             n=n,
         )
-    return tuple(zip(drawn.first, drawn.last, strict=True))
+    return tuple(zip(names.first, names.last, strict=True))
 
 
 def plan_canaries(
     names: Sequence[Name], *, n_notes: int, seed: int, counts: Sequence[int]
 ) -> CanaryPlan:
-    """Decide by chance which names are planted how often, which are twins, and in which notes.
+    """Draw the names to plant, their numbers of mentions, their twins and their notes.
 
-    Of the distinct names an even number is used for each of the distinct counts above 0: half are
+    Each of the distinct counts above 0 gets the same even number of distinct names: half are
     planted, half are twins. A note gets one canary at most.
     """
     n_pairs = len(names) // (2 * len(counts))
@@ -90,7 +95,7 @@ def plan_canaries(
 
 
 def canary_candidates(plan: CanaryPlan) -> Candidates:
-    """Return planted names as members and twins as controls; the i-th of both are a pair."""
+    """Return planted names as members and twins as controls; the i-th ones of both form a pair."""
     ordered = sorted(plan.canaries, key=lambda canary: not canary.n_mentions)
     n_mentions = tuple(canary.n_mentions for canary in ordered)
     return replace(
@@ -103,9 +108,10 @@ def canary_candidates(plan: CanaryPlan) -> Candidates:
 
 @dataclass(frozen=True)
 class Planting:
-    """How canaries are put into notes; `seed` is that of sentences of their own.
+    """How canaries are planted into notes; `seed` is for the sentences added for them.
 
-    `is_register`, `is_blank`: D_public has the places of a register, or `___` for all (MIMIC-IV).
+    `is_register`: D_public has the marks of a register. `is_blank`: D_public has `___` in all
+    places (MIMIC-IV).
     """
 
     plan: CanaryPlan
@@ -113,26 +119,26 @@ class Planting:
     is_blank: bool
     seed: int
 
-    def planted(self, truth: NoteTruth, *, index: int) -> NoteTruth:
-        """Return the corpus's `index`-th note with the canary in it that the plan has for it.
+    def plant_canary(self, truth: NoteTruth, *, index: int) -> NoteTruth:
+        """Return note `index` of the corpus with its canary of the plan.
 
-        The name takes the place of an unnamed patient ("the patient is a 45-year-old man"); in a
-        note without one it begins a sentence of its own.
+        The name replaces an unnamed patient ("the patient is a 45-year-old man"); in a note without
+        one it begins a new sentence at the start of the note.
         """
         if index not in self.plan.rows:
             return truth
         row = self.plan.rows[index]
         canary = self.plan.canaries[row]
         name = written_name(canary.first, canary.last)
-        mask = self._mask(row, is_japanese=is_unspaced(name))
-        start, stop, behind = self._where(truth.private, index, is_japanese=is_unspaced(name))
+        mask = self._public_mask(row, is_japanese=is_unspaced(name))
+        start, stop, ending = self._find_place(truth.private, index, is_japanese=is_unspaced(name))
         places = truth.inserted
-        # What a canary replaces holds no placeholder: it lies as far from the last one in both.
+        # The replaced text holds no placeholder: in it, both texts have a constant offset.
         shift = truth.in_public(start) - start
-        n_longer = len(name + behind) - (stop - start)
-        n_public_longer = len(mask + behind) - (stop - start)
+        n_longer = len(name + ending) - (stop - start)
+        n_public_longer = len(mask + ending) - (stop - start)
 
-        def moved(place: Place) -> Place:
+        def move_place(place: Place) -> Place:
             if place.start < stop:
                 return place
             return place._replace(
@@ -142,7 +148,7 @@ class Planting:
                 source_stop=place.source_stop + n_public_longer,
             )
 
-        own = Place(
+        canary_place = Place(
             start,
             start + len(name),
             start + shift,
@@ -156,26 +162,28 @@ class Planting:
         )
         return replace(
             truth,
-            private=truth.private[:start] + name + behind + truth.private[stop:],
-            public=truth.public[: start + shift] + mask + behind + truth.public[stop + shift :],
-            inserted=tuple(sorted((*map(moved, places), own), key=lambda place: place.start)),
-            left=tuple(map(moved, truth.left)),
+            private=truth.private[:start] + name + ending + truth.private[stop:],
+            public=truth.public[: start + shift] + mask + ending + truth.public[stop + shift :],
+            inserted=tuple(
+                sorted((*map(move_place, places), canary_place), key=lambda place: place.start)
+            ),
+            left=tuple(map(move_place, truth.left)),
         )
 
-    def _mask(self, row: int, *, is_japanese: bool) -> str:
-        """Return what stands in D_public for a canary, as its other names are written."""
+    def _public_mask(self, row: int, *, is_japanese: bool) -> str:
+        """Return the mark of a canary in D_public, in the form of its other marks for names."""
         if self.is_register:
             return "[氏名]" if is_japanese else "[NAME]"
-        number = 90_000 + row  # above MIMIC-III's own numbers of a note
+        number = 90_000 + row  # above the numbers that MIMIC-III uses in a note
         marks = f"[**Known firstname {number}**] [**Known lastname {number}**]"
         return "___" if self.is_blank else marks
 
-    def _where(self, text: str, index: int, *, is_japanese: bool) -> tuple[int, int, str]:
-        """Return what the name replaces, and what follows it: nothing, or a sentence of its own."""
-        for found in examine_ages(text):
-            if isinstance(found, Unnamed) and found.subject_start < found.subject_end:
-                start, stop = found.subject_start, found.subject_end
-                # A particle stays.
+    def _find_place(self, text: str, index: int, *, is_japanese: bool) -> tuple[int, int, str]:
+        """Return what the name replaces, and the text to add after it: "" or a new sentence."""
+        for finding in examine_ages(text):
+            if isinstance(finding, Unnamed) and finding.subject_start < finding.subject_end:
+                start, stop = finding.subject_start, finding.subject_end
+                # The particle after the subject stays.
                 return start, stop - text[start:stop].endswith(tuple("は、，：:】")), ""
         rng = generator(self.seed, "canaries/sentence", index)
         age, sexes = int(rng.integers(20, 90)), _SEXES[int(rng.integers(2))]

@@ -1,4 +1,4 @@
-"""Kept corpora: what is said of each, and where it is found."""
+"""Kept corpora: their descriptions and their folders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from audit.shelf import Shelf, is_code, now, one_line
 from audit.tables import RowNote
 
 KINDS = ("dummy", "register")
-"""Dummy identities in the place of placeholders; or the notes as they are, with a register."""
+"""Dummy identities in the places of placeholders; or unchanged notes, with a register."""
 _FORMAT = 1
 _WORDS, _NUMBERS = ("title", "kind", "source", "created"), ("seed", "n_notes", "n_patients")
 _NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, EXAMINATION, CANDIDATES, PASSAGES)
@@ -37,10 +37,9 @@ _NEEDED = (PRIVATE, PUBLIC, TRUTH, PEOPLE, EXAMINATION, CANDIDATES, PASSAGES)
 class KeptCorpus:
     """A corpus that was built.
 
-    `corpus_id` is 12 random hexadecimal digits, "" for one in a folder of somebody's own; `kind`
-    one of `KINDS`; `source` the name of the file of notes, without the folders it lies in;
-    `created` an ISO time stamp in UTC; `n_held_out` people were held out, who are none of
-    `n_patients`.
+    `corpus_id` is 12 random hexadecimal digits, "" for a corpus outside the data directory; `kind`
+    is one of `KINDS`; `source` is the name of the file of notes, without its folders; `created` is
+    an ISO time stamp in UTC; `n_held_out` people were held out and are not among `n_patients`.
     """
 
     corpus_id: str
@@ -63,17 +62,17 @@ def _read_corpus(folder: Path) -> KeptCorpus:
     if content["format"] != _FORMAT or content["kind"] not in KINDS or not is_whole:
         raise ValueError
     is_kept = folder.parent == CORPORA.home() and is_code(folder.name)
-    told: dict[str, Any] = {name: str(content[name]) for name in _WORDS}
-    told |= {name: int(content[name]) for name in _NUMBERS}
+    fields: dict[str, Any] = {name: str(content[name]) for name in _WORDS}
+    fields |= {name: int(content[name]) for name in _NUMBERS}
     corpus_id = folder.name if is_kept else ""
-    return KeptCorpus(corpus_id=corpus_id, path=folder, n_held_out=n_held_out, **told)
+    return KeptCorpus(corpus_id=corpus_id, path=folder, n_held_out=n_held_out, **fields)
 
 
 CORPORA = Shelf("corpora", where="corpus", read=_read_corpus)
 
 
 def find_corpus(text: str) -> KeptCorpus:
-    """Return the corpus that a person named on the command line, by id or by folder."""
+    """Return the corpus that a person gave on the command line, by id or by folder."""
     if is_code(text) and not Path(text).exists():
         return CORPORA.get(text)
     return CORPORA.at(Path(text).expanduser().absolute())
@@ -88,9 +87,9 @@ def describe_corpus(
     n_notes: int,
     n_patients: int,
     n_held_out: int = 0,
-    **more: Any,
+    **settings: Any,
 ) -> bytes:
-    """Return what `corpus.json` holds; `more` is what else was asked for, in plain values."""
+    """Return the content of `corpus.json`; `settings` are further settings as JSON values."""
     return json_page(
         {
             "format": _FORMAT,
@@ -102,13 +101,13 @@ def describe_corpus(
             "n_notes": n_notes,
             "n_patients": n_patients,
             **({"n_held_out": n_held_out} if n_held_out else {}),
-            "settings": more,
+            "settings": settings,
         }
     )
 
 
 def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
-    """Return a corpus as plain values, without its path; None patients where notes name none."""
+    """Return a corpus as JSON values, without its path; None patients if the notes name none."""
     line = {name: value for name, value in asdict(corpus).items() if name != "path"}
     return line | {"n_patients": corpus.n_patients or None}
 
@@ -116,14 +115,14 @@ def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
 def refused_rows(folder: Path, *, limit: int) -> tuple[RowNote, ...]:
     """Return the first rows of the source that became no notes, with the reasons.
 
-    A file that is not there, or a line that cannot be read, ends them.
+    They end at a line that cannot be read; without a file there are none.
     """
-    found = []
+    refused_notes = []
     try:
         with (folder / REFUSED).open(encoding="utf-8") as lines:
             for line in islice(lines, limit):
                 row = json.loads(line)
-                found.append(RowNote(int(row["row"]), Message.read(row["what"])))
+                refused_notes.append(RowNote(int(row["row"]), Message.read(row["what"])))
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    return tuple(found)
+    return tuple(refused_notes)

@@ -1,7 +1,7 @@
-"""What is counted in a corpus: mentions of patients, patient-name patterns, and who carries a name.
+"""Counts mentions of patients, patient-name patterns, and carriers of names in a corpus.
 
-Comes in: notes with their truth. Goes out: coverage of the mentions, patterns with the passage of
-D_public, tables of the paper's appendix A. Knows no model.
+Input: notes with their truth. Output: coverage of the mentions, patterns with their passages of
+D_public, tables of the paper's appendix A. It needs no model.
 
 Source: Nakamura et al., section 3.4 and appendix A.
 """
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from audit.corpus.truth import CANARY, EXAMINATION, NoteTruth, Place, unreadable
+from audit.corpus.truth import CANARY, EXAMINATION, NoteTruth, Place, make_unreadable_error
 from audit.errors import AuditError
 from audit.names.candidates import Accepts, Candidates, Name, make_candidates
 from audit.names.matching import Pair, pair_of
@@ -29,15 +29,15 @@ from audit.task import Record
 from audit.text import fold_name, is_unspaced
 
 N_SENTENCES = 5
-"""Of a passage (section 3.4)."""
+"""Number of sentences of a passage (section 3.4)."""
 
 
 @dataclass(frozen=True)
 class NamePattern:
-    """One patient-name pattern: the truth's key and role, the name as written.
+    """One patient-name pattern: the person's key and role in the truth, the name as in the note.
 
-    `text` has the sentences of D_private with single spaces: two patterns with the same text are
-    one; `passage` those of D_public, the name's place in brackets, as `read_passages` reads it.
+    `text` has the sentences of D_private with single spaces; patterns with the same text are one.
+    `passage` has the sentences of D_public with the name's place in brackets, for `read_passages`.
     """
 
     person: str
@@ -48,13 +48,13 @@ class NamePattern:
     passage: str
 
 
-def patterns_of(
+def find_patterns(
     note: NoteTruth, mentions: Iterable[Mention], *, has_left: bool = False
 ) -> Iterator[NamePattern]:
     """Yield the patterns of a note: its mentions with first and last name whose owner is known.
 
-    They have five sentences from the mention on; with `has_left` the passages, and they alone,
-    begin with the mention's sentence. `mentions` are what was found in `private`.
+    They have five sentences from the mention on; with `has_left` the passages (not the texts)
+    begin with the mention's sentence. `mentions` were found in `private`.
     """
     for mention in mentions:
         owner = owner_of(mention, note.names)
@@ -72,7 +72,7 @@ def patterns_of(
 
 
 def owner_of(mention: Mention, names: Iterable[Place]) -> Place | None:
-    """Return the true name that a mention's name overlaps; None where there is none."""
+    """Return the true name that a mention's name overlaps; None if there is none."""
     for name in names:
         if name.start < mention.name_end and mention.name_start < name.stop:
             return name
@@ -81,30 +81,30 @@ def owner_of(mention: Mention, names: Iterable[Place]) -> Place | None:
 
 def _passage(note: NoteTruth, mention: Mention, *, start: int, end: int) -> str:
     left, name_start = note.in_public(start), note.in_public(mention.name_start)
-    name_end, right = (note.in_public(at, is_end=True) for at in (mention.name_end, end))
-    # What is left and right of the name is cleaned as the reader of passages does it; a name
+    name_end, right = (note.in_public(offset, is_end=True) for offset in (mention.name_end, end))
+    # The text left and right of the name is cleaned as the reader of passages does it; a name
     # placeholder on the left must not be taken for the patient's.
     masked = PLACEHOLDER.sub("[**x**]", note.public[left:name_start])
-    before = find_name_slot(f"{masked}[NAME]")
-    behind = find_name_slot(f"[NAME]{note.public[name_end:right]}")
-    place = _place(note.private[mention.name_start : mention.name_end], mention)
-    return (before.left if before else "") + place + (behind.right if behind else "")
+    left_slot = find_name_slot(f"{masked}[NAME]")
+    right_slot = find_name_slot(f"[NAME]{note.public[name_end:right]}")
+    place = _mark_name(note.private[mention.name_start : mention.name_end], mention)
+    return (left_slot.left if left_slot else "") + place + (right_slot.right if right_slot else "")
 
 
-def _place(written: str, mention: Mention) -> str:
-    """Return what stands for a name: its parts are read back where a known mark is between them."""
+def _mark_name(name_text: str, mention: Mention) -> str:
+    """Return the mark for a name: one for each part if a known separator is between them."""
     if mention.roles == ("full",):
         return "[NAME]"
-    between = next((mark for mark in (", ", "\u3000") if mark.strip(" ") in written), " ")
-    if between == " " and mention.form.startswith("ja_") and " " not in written:
-        if "・" in written:
+    separator = next((mark for mark in (", ", "\u3000") if mark.strip(" ") in name_text), " ")
+    if separator == " " and mention.form.startswith("ja_") and " " not in name_text:
+        if "・" in name_text:
             return "[NAME]"
-        between = ""
-    return between.join(f"[{role.upper()}]" for role in mention.roles)
+        separator = ""
+    return separator.join(f"[{role.upper()}]" for role in mention.roles)
 
 
 class CategoryCount(Record):
-    """How often a category occurs, what stands for it, and the row where it occurs first."""
+    """How often a category occurs, the kind of its values, and the row of its first occurrence."""
 
     category: str
     kind: str
@@ -113,29 +113,29 @@ class CategoryCount(Record):
 
 
 class CategoryCounter(dict[tuple[str, str], list[int]]):
-    """Counts (category, kind), with the first row."""
+    """Counts of (category, kind), with the first row."""
 
     def add(self, category: str, kind: str, *, row: int) -> None:
         """Count a category of a note."""
         self.setdefault((category, kind), [0, row])[0] += 1
 
-    def include(self, more: CategoryCounter) -> None:
-        """Count what was counted in later notes."""
-        for key, (n, row) in more.items():
+    def include(self, counter: CategoryCounter) -> None:
+        """Add the counts of later notes."""
+        for key, (n, row) in counter.items():
             self.setdefault(key, [0, row])[0] += n
 
-    def ranked(self) -> tuple[CategoryCount, ...]:
-        """Return the counts, most frequent first, then by name."""
+    def rank_counts(self) -> tuple[CategoryCount, ...]:
+        """Return the counts, the most frequent first, ties by name."""
         return tuple(
             CategoryCount(category=category, kind=kind, n=n, first_row=row)
             for (category, kind), (n, row) in sorted(
-                self.items(), key=lambda one: (-one[1][0], one[0])
+                self.items(), key=lambda entry: (-entry[1][0], entry[0])
             )
         )
 
 
 _PAST: ConfigDict = ConfigDict(extra="ignore")
-"""What older versions counted beside is passed over."""
+"""Further counts of older versions are ignored."""
 
 
 class MentionCoverage(Record):
@@ -144,16 +144,17 @@ class MentionCoverage(Record):
     Attributes
     ----------
     n_notes, n_notes_with_mention
-        Notes read, and those with a mention at least.
+        Notes, and notes with at least one mention.
     forms, reasons
         Mentions for each of `FORMS`, and ages without a mention for each of `REASONS`.
     n_full
         Mentions with first and last name, or a placeholder for the whole name.
     n_by_role, n_of_nobody
-        (role, mentions) of people that the truth knows, sorted; mentions that are no name of it.
+        (role, mentions) of people in the truth, sorted; and mentions whose name is not in the
+        truth.
     n_true_names, n_true_names_mentioned
-        Names of patients in the notes according to the truth, and those that are a mention's: the
-        others stand elsewhere.
+        Names of patients in the notes according to the truth, and those that belong to a mention;
+        the others are elsewhere in the notes.
     """
 
     model_config = _PAST
@@ -175,12 +176,12 @@ class MentionCoverage(Record):
 
     @property
     def n_elsewhere(self) -> int:
-        """Patients' names that stand elsewhere than in a mention."""
+        """Patients' names outside mentions."""
         return self.n_true_names - self.n_true_names_mentioned
 
     @property
     def by_form(self) -> tuple[tuple[str, int], ...]:
-        """(form, mentions), forms that do not occur left out."""
+        """(form, mentions), without forms that do not occur."""
         return tuple((form, n) for form, n in zip(FORMS, self.forms, strict=True) if n)
 
     @property
@@ -215,22 +216,22 @@ class Tally:
     roles: Counter[str] = field(default_factory=Counter)
 
     def add(self, note: Note, truth: NoteTruth) -> None:
-        """Count what the truth says of a note."""
+        """Count the places of a note's truth."""
         for counter, places in ((self.inserted, truth.inserted), (self.unknown, truth.left)):
             for place in places:
                 counter.add(place.category, place.kind, row=note.row)
         self.n_malformed += truth.n_malformed
 
-    def add_mentions(self, truth: NoteTruth, found: Sequence[Mention | Unnamed]) -> None:
-        """Count what `examine_ages` found in the private text of a note."""
+    def add_mentions(self, truth: NoteTruth, findings: Sequence[Mention | Unnamed]) -> None:
+        """Count the findings of `examine_ages` in the private text of a note."""
         names, numbers, owners = truth.names, self.numbers, list[Place | None]()
-        for each in found:
-            if isinstance(each, Unnamed):
-                self.reasons[each.reason] += 1
+        for finding in findings:
+            if isinstance(finding, Unnamed):
+                self.reasons[finding.reason] += 1
                 continue
-            owners.append(owner := owner_of(each, names))
-            self.forms[each.form] += 1
-            numbers["n_full"] += each.is_full
+            owners.append(owner := owner_of(finding, names))
+            self.forms[finding.form] += 1
+            numbers["n_full"] += finding.is_full
             numbers["n_of_nobody"] += owner is None
             if owner:
                 self.roles[owner.role] += 1
@@ -241,21 +242,21 @@ class Tally:
                 numbers["n_true_names"] += 1
                 numbers["n_true_names_mentioned"] += name in owners
 
-    def include(self, more: Tally) -> None:
-        """Count what was counted in later notes."""
-        self.inserted.include(more.inserted)
-        self.unknown.include(more.unknown)
+    def include(self, tally: Tally) -> None:
+        """Add the counts of later notes."""
+        self.inserted.include(tally.inserted)
+        self.unknown.include(tally.unknown)
         for name in ("numbers", "forms", "reasons", "roles"):
-            getattr(self, name).update(getattr(more, name))
-        self.n_malformed += more.n_malformed
+            getattr(self, name).update(getattr(tally, name))
+        self.n_malformed += tally.n_malformed
 
-    def exclude(self, less: Tally) -> None:
-        """Take back what was counted of mentions in notes that are others now."""
+    def exclude(self, tally: Tally) -> None:
+        """Subtract the counts of mentions of notes that have changed."""
         for name in ("numbers", "forms", "reasons", "roles"):
-            getattr(self, name).subtract(getattr(less, name))
+            getattr(self, name).subtract(getattr(tally, name))
 
     def coverage(self) -> MentionCoverage:
-        """Return what was counted of mentions."""
+        """Return the counts of mentions."""
         numbers: dict[str, Any] = dict(self.numbers)
         return MentionCoverage(
             **numbers,
@@ -274,7 +275,7 @@ MENTIONS_PER_NAME: Mapping[int, int] = {25: 1, 11: 1, 7: 2, 6: 1, 5: 3, 4: 4, 3:
 
 
 class PatternTally:
-    """Counts of one role's patterns; names that will not do are counted apart."""
+    """Counts of one role's patterns; refused names are counted separately."""
 
     def __init__(self, *, accepts: Accepts | None = None) -> None:
         self._accepts = accepts or (lambda *_: True)
@@ -282,10 +283,10 @@ class PatternTally:
         self._names: dict[Pair, Name] = {}
         self._notes: defaultdict[Pair, array[int]] = defaultdict(lambda: array("I"))
         self._n_patterns: Counter[Pair] = Counter()
-        self._seen: set[int] = set()  # hashes: the texts would be as large as the notes
+        self._pattern_hashes: set[int] = set()  # hashes: the texts are as large as notes
 
     def add(self, name: Name, text: str, *, note: int) -> bool:
-        """Count a pattern of the note at a position; whether it is new, and its name will do."""
+        """Count a pattern of the note at a position; return whether it is new and accepted."""
         pair = pair_of(*name)
         if pair not in self._names:
             if pair in self.refused or not all(name) or not self._accepts(*name):
@@ -294,8 +295,8 @@ class PatternTally:
             self._names[pair] = name
         self._notes[pair].append(note)
         pattern = hash((pair, text))
-        is_new = pattern not in self._seen
-        self._seen.add(pattern)
+        is_new = pattern not in self._pattern_hashes
+        self._pattern_hashes.add(pattern)
         self._n_patterns[pair] += is_new
         return is_new
 
@@ -328,12 +329,12 @@ class PatternTally:
 
 
 def count_table(counts: Iterable[int]) -> CountTable:
-    """Return (count, how often it is there), the lowest count first."""
+    """Return (count, number of its occurrences), the lowest count first."""
     return tuple(sorted(Counter(counts).items()))
 
 
-def named_people(places: Iterable[Place]) -> Iterator[tuple[str, str, Name]]:
-    """Yield (identity, role, name) of who is named in full and is no patient: staff, relatives."""
+def find_named_people(places: Iterable[Place]) -> Iterator[tuple[str, str, Name]]:
+    """Yield (identity, role, name) of staff and relatives who are named in full."""
     groups: defaultdict[tuple[str, int], dict[str, Place]] = defaultdict(dict)
     for place in places:
         if place.group >= 0 and not place.identity.startswith(("patient:", CANARY)):
@@ -348,16 +349,16 @@ def named_people(places: Iterable[Place]) -> Iterator[tuple[str, str, Name]]:
 
 
 class People:
-    """Names of the corpus's people, from the records of `people.jsonl` and from the notes."""
+    """The names of all people of a corpus, from records of `people.jsonl` and from the notes."""
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         # Names and sex of every patient.
         self._patients: dict[str, tuple[tuple[Name, ...], str]] = {}
-        self._written: dict[Pair, Name] = {}
+        self._names: dict[Pair, Name] = {}
         self._sexes: dict[Pair, str] = {}
-        # How many people of each role carry a name; who of those in the notes was counted.
+        # How many people of each role carry a name; hashes of people in the notes who were counted.
         self._carriers: defaultdict[str, Counter[Pair]] = defaultdict(Counter)
-        self._seen: set[int] = set()
+        self._counted_people: set[int] = set()
         for record in records:
             sex = str(record["sex"])
             names = tuple((first, last) for first, _, last in record.get("names", ()))
@@ -365,17 +366,17 @@ class People:
             self._patients[f"patient:{record['patient_id']}"] = names, sex
             for name in names:
                 if all(pair := pair_of(*name)):
-                    self._written.setdefault(pair, name)
+                    self._names.setdefault(pair, name)
                     self._sexes[pair] = sex if self._sexes.get(pair, sex) == sex else ""
             self._carriers["patient"].update(filter(all, {pair_of(*name) for name in names}))
 
-    def add(self, named: Iterable[tuple[str, str, Name]]) -> None:
-        """Take in staff and relatives, as `named_people` gives them."""
-        for identity, role, name in named:
-            if (key := hash(identity)) not in self._seen:
-                self._seen.add(key)
+    def add(self, people: Iterable[tuple[str, str, Name]]) -> None:
+        """Add staff and relatives from `find_named_people`."""
+        for identity, role, name in people:
+            if (key := hash(identity)) not in self._counted_people:
+                self._counted_people.add(key)
                 pair = pair_of(*name)
-                self._written.setdefault(pair, name)
+                self._names.setdefault(pair, name)
                 self._carriers[role][pair] += 1
 
     def __len__(self) -> int:
@@ -397,29 +398,29 @@ class People:
         return carriers
 
     def name_and_sex(self, person: str) -> tuple[Name | None, str]:
-        """Return a patient's one name, and "M", "F" or "": not known.
+        """Return a patient's only name, and "M", "F" or "" (not known).
 
-        The name is None for who has several: the text says which one it is.
+        The name is None for a patient with several names: the note shows which one it uses.
         """
         names, sex = self._patients.get(person, ((), ""))
         return (names[0] if len(names) == 1 and all(pair_of(*names[0])) else None), sex
 
     def name_in(self, pattern: NamePattern) -> Name:
-        """Return whose name a pattern has: as the patient is called, or as it is written."""
-        own, _ = self.name_and_sex(pattern.person)
-        return own or (pattern.first, pattern.last)
+        """Return the name of a pattern: the patient's only name, or else the name in the note."""
+        own_name, _ = self.name_and_sex(pattern.person)
+        return own_name or (pattern.first, pattern.last)
 
     def sex_of_name(self, name: Name) -> str:
-        """Return the sex of the patients who carry a name; "" where they differ."""
+        """Return the sex of the patients who carry a name; "" if they differ."""
         return self._sexes.get(pair_of(*name), "")
 
     @property
     def staff(self) -> dict[Pair, Name]:
         """Names of staff, in the order in which they were found."""
-        return {pair: self._written[pair] for pair in self._carriers.get("staff", ())}
+        return {pair: self._names[pair] for pair in self._carriers.get("staff", ())}
 
     def carriers(self, names: Candidates) -> tuple[tuple[str, CountTable], ...]:
-        """Return for each role (people who carry a name, number of such names), fewest first."""
+        """Return for each role (carriers of a name, number of such names), the fewest first."""
         pairs = list(map(pair_of, names.first, names.last))
         return tuple(
             (role, count_table(counts[pair] for pair in pairs))
@@ -429,28 +430,28 @@ class People:
     @property
     def pairs(self) -> Collection[Pair]:
         """Every full name of anybody."""
-        return self._written.keys()
+        return self._names.keys()
 
     @property
     def parts(self) -> tuple[set[str], set[str]]:
         """First names and last names, as written."""
-        names = self._written.values()
+        names = self._names.values()
         return {first for first, _ in names}, {last for _, last in names}
 
     def folded_parts(self) -> frozenset[str]:
-        """Every part of a name of two letters or more, in the form in which names are compared."""
+        """Return every folded part of a name with at least two letters."""
         folded = (fold_name(part) for parts in self.parts for part in parts)
         return frozenset(part for part in folded if len(part) > 1)
 
     @property
     def is_unspaced(self) -> bool:
         """Whether most names are in a script that is written without spaces."""
-        names = self._written.values()
+        names = self._names.values()
         return 2 * sum(is_unspaced(first + last) for first, last in names) > len(names)
 
 
 class ListedNames(Record):
-    """Names of the candidate list of one kind: members have no control kind."""
+    """Number of names on the candidate list of one kind and role; members have no control kind."""
 
     control_kind: str
     role: str
@@ -458,17 +459,17 @@ class ListedNames(Record):
 
 
 class HeldOutCounts(Record):
-    """What was counted of the patients who were held out.
+    """Counts of the patients who were held out.
 
     Attributes
     ----------
     n_patients, n_notes, n_named
-        Of them, their notes, and those of them who are named in their own notes.
+        Held-out patients, their notes, and those who are named in their own notes.
     n_controls, n_dropped_controls
-        Their names that can be controls, and those that stand in a training note.
+        Their names that can be controls, and their names that are in a training note.
     n_dropped_members
-        Names of the other patients that stand in somebody else's training notes: left out of a list
-        whose controls are held out.
+        Names of the other patients that are in somebody else's training notes; they are left out of
+        a list whose controls are held out.
     """
 
     n_patients: int
@@ -480,7 +481,7 @@ class HeldOutCounts(Record):
 
 
 class Examination(Record):
-    """What was counted in a corpus.
+    """The counts of a corpus.
 
     Attributes
     ----------
@@ -489,20 +490,20 @@ class Examination(Record):
     n_patients
         Patients of the corpus.
     inserted, unknown, n_malformed
-        Placeholders that were replaced and those that were not understood, by category, empty for
-        a corpus with a register; and those that are opened and never closed.
+        Placeholders that were replaced and placeholders that were not understood, by category
+        (empty for a corpus with a register); and placeholders that are never closed.
     n_positives, n_not_one_token
-        Names of patients with a pattern; and those that were left out because a part is no single
-        token of the general model.
+        Names of patients with a pattern; and names left out because a part is no single token of
+        the general model.
     canaries
-        (mentions, planted names with it); as many twins were left out.
+        (mentions, number of names planted so often); there are as many twins, which are left out.
     n_passages
         Distinct patterns, each with its passage of D_public.
     carriers
-        For each role (people who carry a name, number of listed patients' names that so many
-        carry), fewest first; empty in older corpora.
+        For each role (carriers of a name, number of listed patients' names with so many carriers),
+        the fewest carriers first; empty in older corpora.
     held_out
-        Of the patients who were held out; None where nobody was. All else is of the others.
+        Counts of held-out patients; None if nobody was held out. All other counts leave them out.
     """
 
     model_config = _PAST
@@ -532,7 +533,7 @@ class Examination(Record):
     @property
     def n_listed_positives(self) -> int:
         """Names of patients on the candidate list, 20,000 at most."""
-        return sum(one.n for one in self.candidates if one.role == "patient")
+        return sum(listed.n for listed in self.candidates if listed.role == "patient")
 
     @property
     def n_patterns(self) -> int:
@@ -550,26 +551,26 @@ def read_examination(folder: Path) -> Examination:
     try:
         return Examination.read((folder / EXAMINATION).read_bytes(), where="examination")
     except (OSError, AuditError):
-        raise unreadable() from None
+        raise make_unreadable_error() from None
 
 
 PAPER = {"patterns": PATTERNS_PER_NAME, "mentions": MENTIONS_PER_NAME}
 """Table 3 (distinct passages) and table 4 (mentions) of the paper: count -> number of names."""
 LOWS = (1, 2, 3, 4, 5, 6, 11, 26, 101)
-"""Where the bins of a chart of counts begin."""
+"""Lower edges of the bins of a chart of counts."""
 
 
 @dataclass(frozen=True)
 class CountsBesidePaper:
-    """A table of counts beside the paper's (appendix A, tables 3 and 4).
+    """A table of counts compared with the paper's (appendix A, tables 3 and 4).
 
     Attributes
     ----------
     rows
-        (count, names here, names in the paper), the highest count first.
+        (count, names in this corpus, names in the paper), the highest count first.
     bins
-        (label, share of the names here, share in the paper) from the lowest on, up to the last that
-        is not empty; none where there are no names.
+        (label, share of the names in this corpus, share in the paper), from the lowest bin to the
+        last that is not empty; none if there are no names.
     n_names, n_paper_names, n_total, n_paper_total
         Names, and the sum of their counts.
     """
@@ -582,24 +583,31 @@ class CountsBesidePaper:
     n_paper_total: int
 
 
-def beside_paper(table: CountTable, *, which: str) -> CountsBesidePaper:
-    """Return a table of counts beside the paper's "patterns" or "mentions"."""
-    here, paper = dict(table), PAPER[which]
-    counts = sorted({*here, *paper}, reverse=True)
-    n_here, n_paper = sum(here.values()), sum(paper.values())
+def compare_with_paper(table: CountTable, *, which: str) -> CountsBesidePaper:
+    """Compare a table of counts with the paper's "patterns" or "mentions"."""
+    corpus_names, paper_names = dict(table), PAPER[which]
+    counts = sorted({*corpus_names, *paper_names}, reverse=True)
+    n_here, n_paper = sum(corpus_names.values()), sum(paper_names.values())
     bins: list[tuple[str, float, float]] = []
-    for low, after in zip(LOWS, (*LOWS[1:], None), strict=True):
-        within = [count for count in counts if low <= count and (after is None or count < after)]
-        n, n_in_paper = (sum(of.get(one, 0) for one in within) for of in (here, paper))
-        end = "+" if after is None else "" if after == low + 1 else f"–{after - 1}"
+    for low, next_low in zip(LOWS, (*LOWS[1:], None), strict=True):
+        within = [
+            count for count in counts if low <= count and (next_low is None or count < next_low)
+        ]
+        n, n_in_paper = (
+            sum(n_by_count.get(bin_count, 0) for bin_count in within)
+            for n_by_count in (corpus_names, paper_names)
+        )
+        end = "+" if next_low is None else "" if next_low == low + 1 else f"–{next_low - 1}"
         bins.append((f"{low}{end}", n / (n_here or 1), n_in_paper / n_paper))
     while bins and not any(bins[-1][1:]):
         bins.pop()
     return CountsBesidePaper(
-        rows=tuple((count, here.get(count, 0), paper.get(count, 0)) for count in counts),
+        rows=tuple(
+            (count, corpus_names.get(count, 0), paper_names.get(count, 0)) for count in counts
+        ),
         bins=tuple(bins) if n_here else (),
         n_names=n_here,
         n_paper_names=n_paper,
-        n_total=sum(count * n for count, n in here.items()),
-        n_paper_total=sum(count * n for count, n in paper.items()),
+        n_total=sum(count * n for count, n in corpus_names.items()),
+        n_paper_total=sum(count * n for count, n in paper_names.items()),
     )

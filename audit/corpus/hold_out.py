@@ -1,4 +1,4 @@
-"""Who is held out of a corpus: whole patients, drawn at random before a note of it is written.
+"""Draws the people to hold out of a corpus: whole patients, before any of its notes is written.
 
 Held-out patients are the controls of an audit that come from the members' own population.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from unicodedata import normalize
 
-from audit.corpus.batches import Built
+from audit.corpus.batches import BuiltBatch
 from audit.corpus.candidate_lists import held_out_names
 from audit.corpus.carriers import NameHolders
 from audit.corpus.examine import HeldOutCounts, PatternTally, People
@@ -28,8 +28,8 @@ _SHARE = re.compile(r"(?P<percent>\d+(?:\.\d+)?) ?%|(?P<share>\d*\.\d+)")
 class HoldOut:
     """How many people are held out: a share of all patients, or a number of named people.
 
-    Of the two one is 0. A person is named if the finder of names finds first and last name in the
-    person's own notes.
+    One of the two is 0. A person is named if the name finder finds the first and the last name in
+    the person's own notes.
     """
 
     share: float = 0.0
@@ -37,11 +37,11 @@ class HoldOut:
 
 
 def read_hold_out(text: str) -> HoldOut:
-    """Return what "0.1", "10%" or "200" asks for."""
-    written = normalize("NFKC", text).strip()
-    if re.fullmatch("[1-9][0-9]{0,8}", written):
-        return HoldOut(n_named=int(written))
-    match = _SHARE.fullmatch(written)
+    """Parse "0.1", "10%" or "200"."""
+    amount = normalize("NFKC", text).strip()
+    if re.fullmatch("[1-9][0-9]{0,8}", amount):
+        return HoldOut(n_named=int(amount))
+    match = _SHARE.fullmatch(amount)
     if match is None:
         raise AuditError(
             "This is no share of the patients and no number of people.",
@@ -57,52 +57,52 @@ def read_hold_out(text: str) -> HoldOut:
 
 
 def draw_held_out(
-    is_named: Mapping[str, bool], wanted: HoldOut, *, households: Mapping[str, str], seed: int
+    is_named: Mapping[str, bool], hold_out: HoldOut, *, households: Mapping[str, str], seed: int
 ) -> frozenset[str]:
-    """Draw who is held out: whole households at random, until they hold as many as are wanted.
+    """Draw whole households at random until they have the requested number of people.
 
     Parameters
     ----------
     is_named
-        Every person with notes, and whether the person is named in them. For a number of named
-        people only households with a named person are drawn.
+        Every person with notes -> whether the person is named in them. If a number of named people
+        is requested, only households with a named person are drawn.
     households
-        The household of each person who does not live alone.
+        Person -> household, for each person who does not live alone.
     """
     members: dict[str, list[str]] = {}
     for person in is_named:
         members.setdefault(households.get(person, person), []).append(person)
     sizes = {
-        home: sum(is_named[person] for person in people) if wanted.n_named else len(people)
+        home: sum(is_named[person] for person in people) if hold_out.n_named else len(people)
         for home, people in members.items()
     }
     homes = [home for home, size in sizes.items() if size]
     n_people = sum(sizes.values())
-    n_wanted = wanted.n_named or max(1, round(wanted.share * n_people))
-    _refuse_too_many(n_wanted, n_people, wanted)
+    n_requested = hold_out.n_named or max(1, round(hold_out.share * n_people))
+    _refuse_too_many(n_requested, n_people, hold_out)
     held_out = set[str]()
     n_drawn = 0
     for row in generator(seed, "corpus/hold out").permutation(len(homes)).tolist():
-        if n_drawn >= n_wanted:
+        if n_drawn >= n_requested:
             break
         held_out.update(members[homes[row]])
         n_drawn += sizes[homes[row]]
-    _refuse_too_many(n_drawn, n_people, wanted)
+    _refuse_too_many(n_drawn, n_people, hold_out)
     return frozenset(held_out)
 
 
-def _refuse_too_many(n_wanted: int, n_people: int, wanted: HoldOut) -> None:
-    """Refuse to hold out everybody, or more people than there are."""
-    if n_wanted < n_people:
+def _refuse_too_many(n_requested: int, n_people: int, hold_out: HoldOut) -> None:
+    """Raise an AuditError if as many people as there are, or more, would be held out."""
+    if n_requested < n_people:
         return
-    if wanted.n_named:
+    if hold_out.n_named:
         raise AuditError(
             "Only {n_people:,} people are named in their own notes; {n_wanted:,} of them cannot be "
             "held out, because somebody must be left.",
             where=WHERE,
             do="Ask for fewer.",
             n_people=n_people,
-            n_wanted=n_wanted,
+            n_wanted=n_requested,
         )
     raise AuditError(
         "There are notes of {n_people:,} patients; nobody would be left to train on.",
@@ -113,7 +113,7 @@ def _refuse_too_many(n_wanted: int, n_people: int, wanted: HoldOut) -> None:
 
 
 class HeldOutPeople:
-    """Who is held out, and what is found of their names and of the members' in training notes."""
+    """The held-out people, and which of their and of the members' names are in training notes."""
 
     def __init__(self, *, accepts: Accepts | None) -> None:
         self.people = frozenset[str]()
@@ -123,10 +123,10 @@ class HeldOutPeople:
         self._members = defaultdict[Pair, set[str]](set)
         self._n_notes = 0
 
-    def add(self, made: Built, people: People) -> None:
-        """Take in notes of held-out people: who is named in the own notes can be a control."""
-        self._n_notes += len(made.notes)
-        for note, owner in zip(made.notes, made.owners, strict=True):
+    def add(self, batch: BuiltBatch, people: People) -> None:
+        """Add notes of held-out people: people named in their own notes can be controls."""
+        self._n_notes += len(batch.notes)
+        for note, owner in zip(batch.notes, batch.owners, strict=True):
             for _, pattern in note.patterns:
                 if pattern.person == owner:
                     name = people.name_in(pattern)
@@ -134,8 +134,8 @@ class HeldOutPeople:
                     if pair_of(*name) not in self._names.refused:
                         self._named.add(owner)
 
-    def note_member(self, pair: Pair, person: str) -> None:
-        """Take in whose a name is that a training note holds."""
+    def add_member(self, pair: Pair, person: str) -> None:
+        """Add the person of a name in a training note."""
         if self.people:
             self._members[pair].add(person)
 
@@ -145,26 +145,28 @@ class HeldOutPeople:
         return {pair_of(*name) for name in self._names.names}
 
     @property
-    def elsewhere(self) -> set[Pair]:
-        """Names of members that stand in somebody else's training notes too."""
+    def names_elsewhere(self) -> set[Pair]:
+        """Names of members that are also in somebody else's training notes."""
         members = self._members.items()
-        return {pair for pair, own in members if self.holders.are_others(pair, than=own)}
+        return {
+            pair for pair, owners in members if self.holders.is_held_by_others(pair, owners=owners)
+        }
 
     def controls(self, people: People, *, seed: int) -> Candidates:
         """Return the names that can be controls."""
         return held_out_names(self._names, holders=self.holders, people=people, seed=seed)
 
     def counts(self, lists: Mapping[str, Candidates]) -> HeldOutCounts:
-        """Return what is said of the held-out people."""
-        elsewhere, members = self.elsewhere, lists["patient"]
+        """Return the counts of the held-out people."""
+        names_elsewhere, members = self.names_elsewhere, lists["patient"]
         return HeldOutCounts(
             n_patients=len(self.people),
             n_notes=self._n_notes,
             n_named=len(self._named),
             n_controls=len(lists["held_out"]),
-            n_dropped_controls=sum(map(self.holders.are_others, self.pairs)),
+            n_dropped_controls=sum(map(self.holders.is_held_by_others, self.pairs)),
             n_dropped_members=sum(
-                pair_of(*name) in elsewhere
+                pair_of(*name) in names_elsewhere
                 for name in zip(members.first, members.last, strict=True)
             ),
         )

@@ -1,8 +1,8 @@
-"""Builds identified notes with a register of patients: D_private as it is, D_public without them.
+"""Builds identified notes with a register of patients: D_private unchanged, D_public masked.
 
-Comes in: a note, what a register says of its patient. Goes out: where that stands in the note, and
-what stands for it in D_public. D_public still holds what a register does not know: staff, other
-dates, and the relatives and places that it does not list.
+Input: a note, and the register's rows of its patient. Output: where these stand in the note, and
+their marks in D_public. D_public still holds what a register does not know: staff, other dates, and
+the relatives and places that it does not list.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MARKS = {
     PERSONAL_ID_CODE: ("[ID]", "[番号]"),
     QUASI_IDENTIFIER: ("[PLACE]", "[郵便番号]"),
 }
-"""What stands in D_public for a part of a kind, in either kind of script."""
+"""Marks in D_public for a part of a kind: in spaced and in unspaced script."""
 _KINDS = {
     CONTACT: "contact",
     LINKAGE_CODE: "identifier",
@@ -57,7 +57,7 @@ _NAME_KINDS = frozenset({FIRST, MIDDLE, LAST, FULL, INITIALS})
 
 @dataclass(frozen=True)
 class _Mention:
-    """Parts that stand together, and whose they are: the keys of one person and of namesakes."""
+    """Parts that stand together, with the keys of their person and of namesakes."""
 
     parts: tuple[Part, ...]
     keys: tuple[str, ...]
@@ -65,20 +65,20 @@ class _Mention:
 
     @property
     def n_chars(self) -> int:
-        """From its first character to its last."""
+        """Number of characters from the first to the last."""
         return self.parts[-1].stop - self.parts[0].start
 
 
 @dataclass(frozen=True)
 class RegisterFinder:
-    """A register, ready to be looked for in notes."""
+    """A register, prepared for searching notes."""
 
     register: PatientRegister
     full_names: FullNames
 
     @classmethod
-    def of(cls, register: PatientRegister) -> RegisterFinder:
-        """Return the finder of a register; AuditError where it has no full name."""
+    def from_register(cls, register: PatientRegister) -> RegisterFinder:
+        """Return the finder of a register; raise an AuditError if it has no full name."""
         if not register.people:
             raise AuditError(
                 "No row has an id and a name.",
@@ -92,14 +92,14 @@ class RegisterFinder:
         )
         return cls(register, FullNames(names))
 
-    def truth(self, note: Note) -> NoteTruth:
+    def make_truth(self, note: Note) -> NoteTruth:
         """Return a note in both corpora."""
         pieces = self.register.pieces.get(note.patient_id, "")
-        return without_known(note, pieces=pieces, full_names=self.full_names)
+        return mask_registered(note, pieces=pieces, full_names=self.full_names)
 
 
 def registered_people(register: PatientRegister) -> Iterator[dict[str, object]]:
-    """Yield what `people.jsonl` has of each patient with a full name."""
+    """Yield the records of `people.jsonl` for the patients with a full name."""
     for patient, people in register.people.items():
         names = dict.fromkeys((person.first, person.middle, person.last) for person in people)
         yield {
@@ -109,12 +109,12 @@ def registered_people(register: PatientRegister) -> Iterator[dict[str, object]]:
         }
 
 
-def without_known(note: Note, *, pieces: str, full_names: FullNames) -> NoteTruth:
-    """Return a note in both corpora, with places in D_public for whatever the register knows.
+def mask_registered(note: Note, *, pieces: str, full_names: FullNames) -> NoteTruth:
+    """Return a note in both corpora, with marks in D_public for everything in the register.
 
-    `pieces` are what is known of the note's own patient, "" of nobody; other patients are found by
-    their full names. A name that several patients carry is the note's own patient's, else the first
-    one's.
+    `pieces` are the packed rows of the note's own patient, "" for none; other patients are found by
+    their full names. A name of several patients belongs to the note's own patient if possible, else
+    to the first of them.
     """
     text, patient = note.text, note.patient_id
     folded = fold_text(text)
@@ -132,14 +132,15 @@ def without_known(note: Note, *, pieces: str, full_names: FullNames) -> NoteTrut
             _own_mention(folded, occurrence, patient)
             for occurrence in build_patient_finder(pieces).find(searched)
         )
-    places, public = _masked(text, _apart(mentions, len(text)))
+    places, public = _mask_mentions(text, _separate_mentions(mentions, len(text)))
     return NoteTruth(text, public, places, chart_time=note.chart_time)
 
 
 def _own_mention(folded: FoldedText, occurrence: Occurrence, patient: str) -> _Mention:
-    """Return an occurrence as a corpus has it.
+    """Return an occurrence as a mention.
 
-    A relative's name is one part, since no list has it; so is a whole name without blanks.
+    A relative's name is one part, because no list has it; a full name without spaces is one part,
+    too.
     """
     text = folded.source
     start, stop = folded.source_place(occurrence.start, occurrence.stop)
@@ -159,44 +160,47 @@ def _own_mention(folded: FoldedText, occurrence: Occurrence, patient: str) -> _M
     return _Mention(parts, (f"patient:{patient}",))
 
 
-def _apart(mentions: Sequence[_Mention], n_chars: int) -> list[_Mention]:
+def _separate_mentions(mentions: Sequence[_Mention], n_chars: int) -> list[_Mention]:
     """Return mentions that share no character, in order.
 
-    Of two that share some the longer one stays as it is, and of the other what is beside it.
+    If two mentions overlap, the longer one stays whole and the other keeps its remaining
+    characters.
     """
-    taken = bytearray(n_chars)
-    apart = list[_Mention]()
+    is_taken = bytearray(n_chars)
+    separate = list[_Mention]()
     for mention in sorted(mentions, key=lambda mention: (-mention.n_chars, mention.parts)):
         parts = list[Part]()
         for part in mention.parts:
-            parts += _free_parts(part, taken)
+            parts += _free_parts(part, is_taken)
         if parts:
-            apart.append(_Mention(tuple(parts), mention.keys, mention.role))
+            separate.append(_Mention(tuple(parts), mention.keys, mention.role))
         for part in parts:
-            taken[part.start : part.stop] = b"\1" * (part.stop - part.start)
-    return sorted(apart, key=lambda mention: mention.parts)
+            is_taken[part.start : part.stop] = b"\1" * (part.stop - part.start)
+    return sorted(separate, key=lambda mention: mention.parts)
 
 
-def _free_parts(part: Part, taken: bytearray) -> Iterator[Part]:
-    """Yield the stretches of a part that nothing has taken."""
-    at = part.start
-    while (start := taken.find(0, at, part.stop)) >= 0:
-        stop = taken.find(1, start, part.stop)
-        at = part.stop if stop < 0 else stop
-        yield Part(start, at, part.kind)
+def _free_parts(part: Part, is_taken: bytearray) -> Iterator[Part]:
+    """Yield the stretches of a part that are not taken."""
+    position = part.start
+    while (start := is_taken.find(0, position, part.stop)) >= 0:
+        stop = is_taken.find(1, start, part.stop)
+        position = part.stop if stop < 0 else stop
+        yield Part(start, position, part.kind)
 
 
-def _masked(text: str, mentions: Sequence[_Mention]) -> tuple[tuple[Place, ...], str]:
-    """Return where mentions stand in both texts, and the text without them."""
+def _mask_mentions(text: str, mentions: Sequence[_Mention]) -> tuple[tuple[Place, ...], str]:
+    """Return the places of mentions in both texts, and the text with marks for them."""
     parts = ((part, group) for group, mention in enumerate(mentions) for part in mention.parts)
-    public, done = "", 0
+    public, end = "", 0
     places: list[Place] = []
     for (start, stop, kind), group in sorted(parts):
         mention = mentions[group]
         value = text[start:stop]
         mark = _MARKS[kind][is_unspaced(value)]
-        public += text[done:start]
-        category = "+".join(_KINDS.get(own.kind, own.kind) for own in mention.parts)
+        public += text[end:start]
+        category = "+".join(
+            _KINDS.get(mention_part.kind, mention_part.kind) for mention_part in mention.parts
+        )
         places.append(
             Place(
                 start,
@@ -213,5 +217,5 @@ def _masked(text: str, mentions: Sequence[_Mention]) -> tuple[tuple[Place, ...],
             )
         )
         public += mark
-        done = stop
-    return tuple(places), public + text[done:]
+        end = stop
+    return tuple(places), public + text[end:]

@@ -1,10 +1,10 @@
 """Makes a corpus from an order: builds it, plants canaries, examines it, writes its lists.
 
-Comes in: an order, a folder. Goes out: the folder with D_private, D_public, the truth, counts,
-candidates and passages; whole, or not there. Every byte depends on the notes and the order (the
-time stamp of `corpus.json` apart). The notes are read once for what they say of their patients and
-once to build and examine them; where canaries are planted, what was built waits in a file without a
-name until it is known which names occur nowhere, and only notes that get one are made anew. Memory
+Input: an order, a folder. Output: the folder with D_private, D_public, the truth, counts,
+candidates and passages; complete, or absent. Every byte depends only on the notes and the order
+(except the time stamp of `corpus.json`). The notes are read once for the facts about their patients
+and once to build and examine them. If canaries are planted, the built notes wait in an unnamed file
+until it is known which names occur nowhere, and only notes that get a canary are made again. Memory
 grows with people and names, not with notes.
 
 Source: Nakamura et al., sections 3.2 to 3.4.
@@ -28,13 +28,13 @@ from pydantic import Field, model_validator
 
 from audit.corpus.batches import (
     Batch,
-    Built,
+    BuiltBatch,
     Rules,
     Work,
-    built,
-    done_elsewhere,
-    patterns_by_owner,
-    told,
+    build_notes,
+    find_own_patterns,
+    run_in_process,
+    survey_patients,
 )
 from audit.corpus.build import (
     CorpusFile,
@@ -46,8 +46,8 @@ from audit.corpus.build import (
 from audit.corpus.canaries import (
     CanaryPlan,
     Planting,
-    absent_names,
     canary_candidates,
+    draw_absent_names,
     plan_canaries,
 )
 from audit.corpus.candidate_lists import candidates_csv, draw_lists, listed_names
@@ -78,10 +78,10 @@ from audit.corpus.truth import (
     PUBLIC,
     REFUSED,
     TRUTH,
+    count_listed_notes,
     json_line,
     json_page,
     listed_bytes,
-    listed_notes,
 )
 from audit.errors import AuditError, Message
 from audit.executor import executor_of, in_order
@@ -104,7 +104,7 @@ MAX_COUNTS, MAX_COUNT, MAX_CANARIES = 12, 1_000, 1_000
 
 
 class CorpusTask(Task):
-    """What a corpus is to be made of."""
+    """An order for a corpus."""
 
     job = "corpus"
     flags: ClassVar = {
@@ -183,26 +183,30 @@ class CorpusTask(Task):
 
     @property
     def folder(self) -> Path:
-        """Where the corpus will lie."""
+        """Folder of the finished corpus."""
         return self.out or CORPORA.place(self.corpus_id)
 
     def question(self) -> Question:
-        """Return the question: title and workers make no other corpus, a changed file does."""
-        asked = self.with_(title="", corpus_id="0" * 12).plain()
-        del asked["workers"]
+        """Return the question, without title and workers, which do not change the corpus."""
+        settings = self.with_(title="", corpus_id="0" * 12).plain()
+        del settings["workers"]
         states = [
             states_of(self.notes, where="notes"),
             states_of(self.register_file, where="register"),
         ]
-        # Salted: where notes lie is nobody's business outside this installation.
-        return self.asked(label=self.notes.name, about=salted_digest(json.dumps([asked, states])))
+        # The digest is salted because the paths of notes must not leave this installation.
+        return self.asked(
+            label=self.notes.name, about=salted_digest(json.dumps([settings, states]))
+        )
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Make the corpus, anew if interrupted; its name is the order's: none is made twice."""
-        if self.out is None and self.folder.is_dir():  # made, and stopped before it was noted
+        """Make the corpus, again if interrupted; its id is the order's, so none is made twice."""
+        if (
+            self.out is None and self.folder.is_dir()
+        ):  # it was made, but the job stopped before recording it
             return (self.corpus_id,)
         if self.out is None:
-            CORPORA.clear_abandoned()  # notes of jobs that were killed
+            CORPORA.clear_abandoned()  # remove notes of killed jobs
         make_corpus(self, out=self.folder, progress=contact.listen, should_stop=contact.should_stop)
         return (self.corpus_id,)
 
@@ -218,8 +222,8 @@ SAMPLE, SURVEY, DRAW, BUILD, PLANT, LISTS, COUNT = (
 )
 _BYTE_SECONDS = {SAMPLE: 3e-8, SURVEY: 3e-8, DRAW: 1e-7, BUILD: 2e-7, PLANT: 2e-8}
 _LIST_SECONDS, _COUNT_SECONDS = 0.5, 3e-8
-"""On two cores where nothing was timed yet: a byte of the notes, drawing candidates, and a byte of
-the truth."""
+"""Seconds on two cores before anything was timed: for a byte of the notes, for drawing candidates,
+and for a byte of the truth."""
 _BATCH_CHARS = 1 << 19
 _FILES = (
     PRIVATE,
@@ -243,9 +247,9 @@ def make_corpus(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> Path:
-    """Make a corpus in a new or empty folder, which appears when it is whole; returns the folder.
+    """Make a corpus in a new or empty folder, which appears when it is complete; return the folder.
 
-    `progress` is told and `should_stop` asked some ten times a second.
+    `progress` and `should_stop` are called about ten times a second.
     """
     source = open_notes(order.notes, columns=dict(order.columns))
     meter = Meter(phases(order, source), listener=progress, should_stop=should_stop)
@@ -262,7 +266,7 @@ def make_corpus(
 
 
 def phases(order: CorpusTask, source: NoteSource) -> Iterator[Phase]:
-    """Yield what the making of a corpus does, one after the other."""
+    """Yield the phases of making a corpus, in their order."""
     is_done = {
         SAMPLE: order.sample,
         SURVEY: order.kind == "dummy",
@@ -275,12 +279,12 @@ def phases(order: CorpusTask, source: NoteSource) -> Iterator[Phase]:
             pace = f"{stage}, by share" if stage == DRAW and by_share else f"{stage}, {order.kind}"
             yield Phase(stage, source.n_bytes, seconds, pace)
     yield Phase(LISTS, 1, _LIST_SECONDS, LISTS)
-    # The truth's bytes are known once it is written.
+    # The number of bytes of the truth is known after it is written.
     yield Phase(COUNT, source.n_bytes, _COUNT_SECONDS, COUNT)
 
 
 class _Making:
-    """One corpus while it is made."""
+    """The making of one corpus."""
 
     def __init__(
         self,
@@ -296,26 +300,26 @@ class _Making:
         self._table, self._rules = PatientTable(), Rules(order.seed)
         self._chosen: set[int] | None = None
         self._n_rows: int | None = None
-        self._accepts = one_token_each(order.tokenizer) if order.tokenizer else None
+        self._accepts = accept_single_tokens(order.tokenizer) if order.tokenizer else None
         self._patterns, self._planted = PatternTally(accepts=self._accepts), PatternTally()
-        self._tally, self._found, self._plan = Tally(), Counter[Pair](), CanaryPlan()
+        self._tally, self._name_counts, self._plan = Tally(), Counter[Pair](), CanaryPlan()
         self._register: PatientRegister | None = None
         self._numbers, self._owners = dict[str, int](), array("I")
         self._n_refused = self._n_passages = 0
         self._held_out = HeldOutPeople(accepts=self._accepts)
 
     def read(self) -> None:
-        """Find out who the notes are about: what they say, or what the register says."""
+        """Read the facts about the patients, from the notes or from the register."""
         order, full_names = self._order, None
         if order.sample:
             n_notes = sum(isinstance(note, Note) for note in self._rows(SAMPLE))
-            drawn = generator(order.seed, "corpus/sample").permutation(n_notes)[: order.sample]
-            self._chosen = set(drawn.tolist())
+            sample = generator(order.seed, "corpus/sample").permutation(n_notes)[: order.sample]
+            self._chosen = set(sample.tolist())
         if order.register_file:
             self._register = read_register(order.register_file)
-            full_names = RegisterFinder.of(self._register).full_names
+            full_names = RegisterFinder.from_register(self._register).full_names
         else:
-            for table in self._done(told, SURVEY):
+            for table in self._run_batches(survey_patients, SURVEY):
                 self._table.include(table)
         self._people = People(self._records())
         self._pool = japanese_pool() if self._people.is_unspaced else us_pool()
@@ -323,8 +327,8 @@ class _Making:
         self._rules = Rules(
             order.seed,
             full_names=full_names,
-            # A register says who is a name even in notes without capitals.
-            known=self._people.folded_parts() if full_names else frozenset(),
+            # With a register, names are found even in notes without capitals.
+            known_parts=self._people.folded_parts() if full_names else frozenset(),
             index=NameIndex(
                 firsts=firsts.union(self._pool.first), lasts=lasts.union(self._pool.last)
             ),
@@ -335,15 +339,15 @@ class _Making:
         if order.hold_out:
             self._held_out.people = self._draw_held_out(read_hold_out(order.hold_out))
 
-    def _draw_held_out(self, wanted: HoldOut) -> frozenset[str]:
+    def _draw_held_out(self, hold_out: HoldOut) -> frozenset[str]:
         """Draw the people whose notes are kept out of both corpora."""
-        if wanted.n_named:
+        if hold_out.n_named:
             is_named = self._named_people()
         else:
             is_named = {patient_key(note): False for note in self._notes(DRAW)}
         households = dict[str, str]()
         if register := self._order.register_file:
-            # Nobody knows whose note it is where the patient's number is missing.
+            # Without the patient's number it is unknown whose note it is.
             is_named = {
                 person: has_name
                 for person, has_name in is_named.items()
@@ -357,13 +361,13 @@ class _Making:
                 )
             homes = read_households(register).items()
             households = {f"patient:{patient}": home for patient, home in homes}
-        return draw_held_out(is_named, wanted, households=households, seed=self._order.seed)
+        return draw_held_out(is_named, hold_out, households=households, seed=self._order.seed)
 
     def _named_people(self) -> dict[str, bool]:
-        """Return everybody with notes, and whether their own notes name them."""
+        """Return each person with notes, and whether their own notes name them."""
         accepts = self._accepts or (lambda *_: True)
         is_named = dict[str, bool]()
-        for owned_patterns in self._done(patterns_by_owner, DRAW):
+        for owned_patterns in self._run_batches(find_own_patterns, DRAW):
             for person, patterns in owned_patterns:
                 names = map(self._people.name_in, patterns)
                 has_name = any(all(name) and accepts(*name) for name in names)
@@ -371,7 +375,7 @@ class _Making:
         return is_named
 
     def _records(self) -> Iterator[dict[str, object]]:
-        """Yield what is known of each patient."""
+        """Yield the record of each patient for `people.jsonl`."""
         if self._register:
             return registered_people(self._register)
         return dummy_people(self._table, seed=self._order.seed)
@@ -379,57 +383,59 @@ class _Making:
     def build(self) -> None:
         """Build, plant and examine all notes."""
         batches = self._training_batches()
-        for made in self._with_canaries(batches) if self._order.canary_counts else batches:
+        for batch in self._with_canaries(batches) if self._order.canary_counts else batches:
             for name in (PRIVATE, PUBLIC, TRUTH):
-                of_file = Path(name).stem
-                self._files[name].write(b"".join(getattr(one, of_file) for one in made.notes))
-            self._tally.include(made.tally)
-            self._people.add(made.people)
-            for index, one in enumerate(made.notes, start=len(self._owners)):
-                self._take(one.patterns, index=index)
-            for owner in made.owners:
+                field = Path(name).stem
+                self._files[name].write(b"".join(getattr(lines, field) for lines in batch.notes))
+            self._tally.include(batch.tally)
+            self._people.add(batch.people)
+            for index, lines in enumerate(batch.notes, start=len(self._owners)):
+                self._count_patterns(lines.patterns, index=index)
+            for owner in batch.owners:
                 self._owners.append(self._numbers.setdefault(owner, len(self._numbers)))
         if not self._owners:
             raise AuditError("No row is a note.", where="notes")
 
-    def _training_batches(self) -> Iterator[Built]:
-        """Build all notes, and yield those of people who are not held out."""
-        for made in self._done(built, BUILD):
-            if made.is_held_out:
-                self._held_out.add(made, self._people)
-                for name, lines in zip(_HELD_OUT_FILES, ("private", "truth"), strict=True):
-                    self._files[name].write(b"".join(getattr(one, lines) for one in made.notes))
+    def _training_batches(self) -> Iterator[BuiltBatch]:
+        """Build all notes, and yield the batches of people who are not held out."""
+        for batch in self._run_batches(build_notes, BUILD):
+            if batch.is_held_out:
+                self._held_out.add(batch, self._people)
+                for name, field in zip(_HELD_OUT_FILES, ("private", "truth"), strict=True):
+                    self._files[name].write(
+                        b"".join(getattr(note_lines, field) for note_lines in batch.notes)
+                    )
             else:
-                self._found.update(made.found)
-                self._held_out.holders.include(made.holders)
-                made.found.clear()
-                yield made
+                self._name_counts.update(batch.name_counts)
+                self._held_out.holders.include(batch.holders)
+                batch.name_counts.clear()
+                yield batch
 
-    def _with_canaries(self, batches: Iterator[Built]) -> Iterator[Built]:
-        """Put aside all batches, then plant canaries that stand in none, and yield them."""
+    def _with_canaries(self, batches: Iterator[BuiltBatch]) -> Iterator[BuiltBatch]:
+        """Store all batches, then plant canaries that occur in none of them, and yield them."""
         n_notes = start = 0
-        with TemporaryFile(dir=self._aside) as aside:
-            for made in batches:
-                n_notes += len(made.notes)
-                pickle.dump(made, aside)
-            planting, n_bytes = self._plan_planting(n_notes), aside.tell()
+        with TemporaryFile(dir=self._aside) as batch_file:
+            for batch in batches:
+                n_notes += len(batch.notes)
+                pickle.dump(batch, batch_file)
+            planting, n_bytes = self._plan_planting(n_notes), batch_file.tell()
             self._meter.resize(PLANT, n_bytes)
-            aside.seek(0)
-            while aside.tell() < n_bytes:
-                before, made = aside.tell(), pickle.load(aside)
-                made.plant(planting, self._rules, start=start)
-                yield made
-                start += len(made.notes)
-                self._meter.add(PLANT, aside.tell() - before)
+            batch_file.seek(0)
+            while batch_file.tell() < n_bytes:
+                offset, batch = batch_file.tell(), pickle.load(batch_file)
+                batch.plant(planting, self._rules, start=start)
+                yield batch
+                start += len(batch.notes)
+                self._meter.add(PLANT, batch_file.tell() - offset)
 
     def _plan_planting(self, n_notes: int) -> Planting:
-        """Choose canaries that are no name of the corpus, and the notes that they are put into."""
+        """Draw canaries that are no names of the corpus, and the notes for them."""
         order = self._order
-        names = absent_names(
+        names = draw_absent_names(
             self._pool,
             n=2 * len(order.canary_counts) * order.n_canaries,
             seed=order.seed,
-            taken={*self._found, *self._people.pairs, *self._held_out.pairs},
+            used_pairs={*self._name_counts, *self._people.pairs, *self._held_out.pairs},
             accepts=self._accepts,
         )
         self._plan = plan_canaries(
@@ -439,20 +445,20 @@ class _Making:
         is_blank = not is_register and self._rules.has_blanks
         return Planting(self._plan, is_register, is_blank, order.seed)
 
-    def _done(self, work: Work[T], stage: str) -> Iterator[T]:
-        """Do work on all notes, batch by batch, and yield what comes of each in their order."""
-        do = partial(work, self._rules)
+    def _run_batches(self, work: Work[T], stage: str) -> Iterator[T]:
+        """Do work on all notes, batch by batch, and yield the results in their order."""
+        run_batch = partial(work, self._rules)
         if self._executor is not None:
-            do = partial(done_elsewhere, work, pickle.dumps(self._rules))
+            run_batch = partial(run_in_process, work, pickle.dumps(self._rules))
         yield from in_order(
             self._executor,
-            (partial(do, batch) for batch in self._batches(stage)),
+            (partial(run_batch, batch) for batch in self._batches(stage)),
             n_workers=self._order.workers,
-            wait=lambda: self._meter.add(stage, 0),  # asks whether to stop
+            wait=lambda: self._meter.add(stage, 0),  # checks whether to stop
         )
 
     def _batches(self, stage: str) -> Iterator[Batch]:
-        """Cut the notes into stretches of some hundred thousand characters."""
+        """Yield batches of notes with some hundred thousand characters each."""
         notes, n_chars = {False: list[Note](), True: list[Note]()}, {False: 0, True: 0}
         for note in self._notes(stage):
             side = patient_key(note) in self._held_out.people
@@ -461,25 +467,28 @@ class _Making:
             if n_chars[side] >= _BATCH_CHARS:
                 yield self._batch(notes[side], stage, is_held_out=side)
                 notes[side], n_chars[side] = [], 0
-        for side, others in notes.items():
-            if others:
-                yield self._batch(others, stage, is_held_out=side)
+        for side, leftover_notes in notes.items():
+            if leftover_notes:
+                yield self._batch(leftover_notes, stage, is_held_out=side)
 
     def _batch(self, notes: list[Note], stage: str, *, is_held_out: bool) -> Batch:
-        """Return notes with what is known of their patients."""
+        """Return a batch of notes with what is known about their patients."""
         patients = {note.patient_id for note in notes if note.patient_id}
         if self._register:
-            known = self._register.pieces
-            pieces = {one: known[one] for one in patients & known.keys()}
+            pieces_by_patient = self._register.pieces
+            pieces = {
+                patient: pieces_by_patient[patient]
+                for patient in patients & pieces_by_patient.keys()
+            }
             return Batch(notes, pieces=pieces, is_held_out=is_held_out)
         try:
-            facts = {one: self._table.facts(one) for one in patients if stage != SURVEY}
+            facts = {patient: self._table.facts(patient) for patient in patients if stage != SURVEY}
         except KeyError:
-            raise _changed() from None
+            raise _make_changed_error() from None
         return Batch(notes, facts, is_held_out=is_held_out)
 
     def _rows(self, stage: str) -> Iterator[Note | RowNote]:
-        """Go through all refusals, and all notes or those that were drawn."""
+        """Yield all refused rows, and all notes or those of the sample."""
         n_rows = n_notes = 0
         self._meter.add(stage, 0)
         for note in self._source.read(on_bytes=partial(self._meter.add, stage)):
@@ -488,29 +497,29 @@ class _Making:
             if isinstance(note, RowNote) or self._chosen is None or n_notes - 1 in self._chosen:
                 yield note
         if self._n_rows not in (None, n_rows):
-            raise _changed()
+            raise _make_changed_error()
         self._n_rows = n_rows
         self._meter.finish(stage)
 
     def _notes(self, stage: str) -> Iterator[Note]:
-        """Go through the notes; rows that are none are written down when the corpus is built."""
+        """Yield the notes; rows that are no notes are written to a file in the stage BUILD."""
         for row in self._rows(stage):
             if isinstance(row, Note):
                 yield row
             elif stage == BUILD:
                 self._n_refused += 1
-                refused = {"row": row.row, "what": Message(row.what).plain()}
-                self._files[REFUSED].write(json_line(refused))
+                refused_row = {"row": row.row, "what": Message(row.what).dump()}
+                self._files[REFUSED].write(json_line(refused_row))
 
-    def _take(self, patterns: Iterable[tuple[str, NamePattern]], *, index: int) -> None:
-        """Count the patterns of the `index`-th note, and write the passages of new ones."""
+    def _count_patterns(self, patterns: Iterable[tuple[str, NamePattern]], *, index: int) -> None:
+        """Count the patterns of note `index`, and write the passages of new patterns."""
         for passage_id, pattern in patterns:
             if pattern.role == CANARY:
                 row = int(pattern.person.partition(":")[2])
                 tally, name = self._planted, self._plan.canaries[row][:2]
             else:
                 tally, name = self._patterns, self._people.name_in(pattern)
-                self._held_out.note_member(pair_of(*name), pattern.person)
+                self._held_out.add_member(pair_of(*name), pattern.person)
             if tally.add(name, pattern.text, note=index):
                 self._n_passages += 1
                 passage = {
@@ -523,7 +532,7 @@ class _Making:
                 self._files[PASSAGES].write(json_line(passage))
 
     def finish(self) -> None:
-        """Draw the lists, and write all that is known at the end."""
+        """Draw the lists, and write the remaining files."""
         files = self._files
         self._meter.add(LISTS, 0)
         for record in self._records():
@@ -532,7 +541,7 @@ class _Making:
         lists = draw_lists(
             self._patterns,
             people=self._people,
-            found=self._found,
+            name_counts=self._name_counts,
             canaries=canary_candidates(self._plan),
             held_out=self._held_out.controls(self._people, seed=self._order.seed),
             pool=self._pool,
@@ -540,20 +549,22 @@ class _Making:
             seed=self._order.seed,
         )
         self._meter.finish(LISTS)
-        elsewhere = self._held_out.elsewhere
-        lists = self._with_others(lists, elsewhere)
-        dropped = elsewhere if self._order.hold_out else None
-        files[CANDIDATES].write(candidates_csv(lists, elsewhere=dropped))
+        names_elsewhere = self._held_out.names_elsewhere
+        lists = self._with_other_counts(lists, names_elsewhere)
+        dropped = names_elsewhere if self._order.hold_out else None
+        files[CANDIDATES].write(candidates_csv(lists, names_elsewhere=dropped))
         patients = lists["patient"]
         noted = self._patterns.notes(zip(patients.first, patients.last, strict=True))
-        files[LISTED].write(listed_bytes(listed_notes(self._owners, noted.union(self._plan.rows))))
+        files[LISTED].write(
+            listed_bytes(count_listed_notes(self._owners, noted.union(self._plan.rows)))
+        )
         files[EXAMINATION].write(json_page(self._examination(lists).plain()))
-        files[CORPUS].write(self._described())
+        files[CORPUS].write(self._describe())
 
-    def _with_others(
-        self, lists: Mapping[str, Candidates], elsewhere: Collection[Pair]
+    def _with_other_counts(
+        self, lists: Mapping[str, Candidates], names_elsewhere: Collection[Pair]
     ) -> dict[str, Candidates]:
-        """Return the lists with the number of notes that name somebody else with a part."""
+        """Return the lists with the numbers of notes that name somebody else with the same part."""
         self._meter.add(COUNT, 0)
         self._meter.resize(COUNT, self._files[TRUTH].flush())
         names = sum(lists.values(), make_candidates([]))
@@ -562,7 +573,7 @@ class _Making:
             names,
             people=self._people,
             seed=self._order.seed,
-            elsewhere=elsewhere,
+            names_elsewhere=names_elsewhere,
             on_bytes=partial(self._meter.add, COUNT),
         )
         self._meter.finish(COUNT)
@@ -574,20 +585,20 @@ class _Making:
 
     def _examination(self, lists: Mapping[str, Candidates]) -> Examination:
         tally, is_register = self._tally, self._register is not None
-        planted = [one.n_mentions for one in self._plan.canaries if one.n_mentions]
+        planted_counts = [canary.n_mentions for canary in self._plan.canaries if canary.n_mentions]
         return Examination(
             coverage=tally.coverage(),
             n_refused=self._n_refused,
             n_patients=self._n_patients,
-            inserted=() if is_register else tally.inserted.ranked(),
-            unknown=() if is_register else tally.unknown.ranked(),
+            inserted=() if is_register else tally.inserted.rank_counts(),
+            unknown=() if is_register else tally.unknown.rank_counts(),
             n_malformed=tally.n_malformed,
             pattern_table=self._patterns.pattern_table,
             mention_table=self._patterns.mention_table,
             n_positives=len(self._patterns),
             n_not_one_token=len(self._patterns.refused),
             candidates=listed_names(lists),
-            canaries=count_table(planted),
+            canaries=count_table(planted_counts),
             n_passages=self._n_passages,
             carriers=self._people.carriers(lists["patient"]),
             held_out=self._held_out.counts(lists) if self._order.hold_out else None,
@@ -596,9 +607,9 @@ class _Making:
     @property
     def _n_patients(self) -> int:
         """Patients who are not held out."""
-        return len(self._people) - sum(one in self._people for one in self._held_out.people)
+        return len(self._people) - sum(person in self._people for person in self._held_out.people)
 
-    def _described(self) -> bytes:
+    def _describe(self) -> bytes:
         order = self._order
         return describe_corpus(
             title=order.title,
@@ -608,7 +619,7 @@ class _Making:
             n_notes=len(self._owners),
             n_patients=self._n_patients,
             n_held_out=len(self._held_out.people),
-            # Paths stay out.
+            # Paths are left out.
             columns=order.columns,
             sample=order.sample,
             canary_counts=order.canary_counts,
@@ -619,11 +630,11 @@ class _Making:
         )
 
 
-def _changed() -> AuditError:
+def _make_changed_error() -> AuditError:
     return AuditError("The notes changed while they were read.", where="notes")
 
 
-def one_token_each(tokenizer: Path) -> Accepts:
+def accept_single_tokens(tokenizer: Path) -> Accepts:
     """Return the rule of section 3.4: first and last name are a single token each."""
     from audit.models.registry import load_tokenizer as built_tokenizer
     from audit.names.spelling import piece_counter

@@ -1,9 +1,9 @@
-"""The same notes with other names: what a model is trained on that knows the notes, not the names.
+"""Writes the same notes with other names, to train a model that knows the notes but not the names.
 
-Comes in: a corpus. Goes out: `other_names.jsonl` in its folder, D_private in which every inserted
-or registered name is another one: the same person has the same other name everywhere, of the same
-sex, and no other name is a name of the corpus. All else is as in D_private. A model that is trained
-on them by the hospital's recipe is a sibling of the hospital's: its names are known.
+Input: a corpus. Output: `other_names.jsonl` in its folder, D_private with another name for every
+inserted or registered name. A person has the same other name everywhere, of the same sex, and no
+other name is a name of the corpus. All else is as in D_private. A model that is trained on these
+notes by the hospital's recipe is a sibling of the hospital's model, and its names are known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import starmap
 from pathlib import Path
 
 from audit.corpus.build import person_of_key
-from audit.corpus.candidate_lists import list_of
+from audit.corpus.candidate_lists import read_list
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import People
 from audit.corpus.truth import (
@@ -43,7 +43,7 @@ from cache.store import Store
 
 OTHER_NAMES = "other_names.jsonl"
 OTHER_NAMES_SEED = 0
-"""By which they are drawn where models are trained on them."""
+"""Seed of the other names on which models are trained."""
 LOOK, WRITE = "looking for names", "writing other names"
 _MAX_TRIES = 200
 
@@ -61,53 +61,55 @@ def write_other_names(
     meter = Meter(plan, listener=progress, should_stop=should_stop)
     with (corpus.path / PEOPLE).open("rb") as lines:
         people = People(map(json.loads, lines))
-    names = _OtherNames(corpus, people, _taken(corpus, people, meter), seed)
+    names = _OtherNames(corpus, people, _find_used_names(corpus, people, meter), seed)
     try:
         with whole_file(corpus.path / OTHER_NAMES) as file:
             for line, note, places in corpus_notes(corpus.path, on_bytes=partial(meter.add, WRITE)):
-                text, done, new = str(note["text"]), 0, ""
+                text, end, new = str(note["text"]), 0, ""
                 for place in places:
                     if place.group >= 0:
-                        new += text[done : place.start] + names.of(place, text)
-                        done = place.stop
-                file.write(json_line(note | {"text": new + text[done:]}) if places else line)
+                        new += text[end : place.start] + names.replace_name(place, text)
+                        end = place.stop
+                file.write(json_line(note | {"text": new + text[end:]}) if places else line)
     except OSError:
         raise AuditError("The corpus's folder cannot be written.", where="corpus") from None
     meter.finish(WRITE)
     return corpus.path / OTHER_NAMES
 
 
-def sibling_list(
+def make_sibling_list(
     corpus: KeptCorpus,
     *,
     seed: int = OTHER_NAMES_SEED,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> tuple[Candidates, bytes]:
-    """Return the list, and the passages, for an audit of a model that learnt the other names.
+    """Return the list and the passages for an audit of a model that learnt the other names.
 
-    Members are the other names of the listed patients, with as many mentions; the controls were
-    invented too. The passages are those of D_public, now of their owners' other names.
+    Members are the other names of the listed patients, with the same numbers of mentions; the
+    controls are invented, too. The passages are those of D_public under the other names.
     """
     n_bytes = float((corpus.path / PRIVATE).stat().st_size)
     meter = Meter([Phase(LOOK, n_bytes, 4e-7, LOOK)], listener=progress, should_stop=should_stop)
     with (corpus.path / PEOPLE).open("rb") as lines:
         people = People(map(json.loads, lines))
-    taken = _taken(corpus, people, meter)
-    patients = _other_patients(corpus, people, _OtherNames(corpus, people, taken, seed))
-    listed = _with_controls(patients, taken=taken, seed=seed)
-    return listed, _passages_of(corpus, patients)
+    used_pairs = _find_used_names(corpus, people, meter)
+    patients = _other_patients(corpus, people, _OtherNames(corpus, people, used_pairs, seed))
+    listed = _add_controls(patients, used_pairs=used_pairs, seed=seed)
+    return listed, _rename_passages(corpus, patients)
 
 
 def keep_sibling_list(corpus: KeptCorpus, *, store: Store) -> tuple[str, str]:
-    """Put a sibling's list and passages where an audit finds them; return their codes."""
-    listed, passages = sibling_list(corpus)
+    """Keep a sibling's list and passages in the store for an audit; return their codes."""
+    listed, passages = make_sibling_list(corpus)
     label = corpus.title or corpus.source
     names = keep_names(listed, label=label, store=store)
-    kept = ""
+    passages_digest = ""
     if passages:
-        kept = keep_passages(passages, file_name="passages.jsonl", label=label, store=store)
-    return names[:12], kept[:12]
+        passages_digest = keep_passages(
+            passages, file_name="passages.jsonl", label=label, store=store
+        )
+    return names[:12], passages_digest[:12]
 
 
 def _other_patients(
@@ -115,23 +117,27 @@ def _other_patients(
 ) -> dict[Pair, tuple[Name, int]]:
     """Return other name and number of mentions of the listed patients, by their own names.
 
-    Left out are patients who share their name with another patient, or get another's other name.
+    Patients who share their name, or their other name, with another patient are left out.
     """
-    listed = list_of(corpus, controls=(), roles=("patient",))
+    listed = read_list(corpus, controls=(), roles=("patient",))
     pairs = list(map(pair_of, listed.first, listed.last))
     carriers = people.carriers_of(pairs)
-    found = {}
+    other_names = {}
     for row, pair in enumerate(pairs):
         if len(carriers[pair]) == 1:
             (identity,) = carriers[pair]
             person = names.person(identity, is_japanese=is_unspaced(listed.full_name(row)))
-            found[pair] = (person.first, person.last), listed.n_mentions[row] or 0
-    n_carriers = Counter(name for name, _ in found.values())
-    return {pair: one for pair, one in found.items() if n_carriers[one[0]] == 1}
+            other_names[pair] = (person.first, person.last), listed.n_mentions[row] or 0
+    n_carriers = Counter(name for name, _ in other_names.values())
+    return {
+        pair: name_and_count
+        for pair, name_and_count in other_names.items()
+        if n_carriers[name_and_count[0]] == 1
+    }
 
 
-def _with_controls(
-    patients: Mapping[Pair, tuple[Name, int]], *, taken: Collection[Pair], seed: int
+def _add_controls(
+    patients: Mapping[Pair, tuple[Name, int]], *, used_pairs: Collection[Pair], seed: int
 ) -> Candidates:
     """Return the list of the patients' other names, followed by as many drawn controls."""
     other_names = [name for name, _ in patients.values()]
@@ -140,7 +146,7 @@ def _with_controls(
     )
     members = replace(members, role=("patient",) * len(members))
     is_japanese = 2 * sum(map(is_unspaced, map("".join, other_names))) > len(other_names)
-    occupied = {*taken, *starmap(pair_of, other_names)}
+    occupied = {*used_pairs, *starmap(pair_of, other_names)}
     controls = matched_controls(
         members,
         kind="easy",
@@ -152,62 +158,62 @@ def _with_controls(
     return (members + controls).with_source("invented")
 
 
-def _passages_of(corpus: KeptCorpus, patients: Mapping[Pair, tuple[Name, int]]) -> bytes:
+def _rename_passages(corpus: KeptCorpus, patients: Mapping[Pair, tuple[Name, int]]) -> bytes:
     """Return the passages of some patients of a corpus, as JSONL, under their other names."""
-    found = []
+    renamed_lines = []
     with CORPORA.reading(), (corpus.path / PASSAGES).open("rb") as lines:
         for line in lines:
             record = json.loads(line)
             owner = read_name_cells(record["first_name"], record["last_name"])
-            if other := patients.get(pair_of(owner.first, owner.last)):
-                (first, last), _ = other
-                found.append(json_line(record | {"first_name": first, "last_name": last}))
-    return b"".join(found)
+            if other_name := patients.get(pair_of(owner.first, owner.last)):
+                (first, last), _ = other_name
+                renamed_lines.append(json_line(record | {"first_name": first, "last_name": last}))
+    return b"".join(renamed_lines)
 
 
-def _taken(corpus: KeptCorpus, people: People, meter: Meter) -> set[Pair]:
-    """Return every full name that stands in D_private, and everybody's of the register."""
+def _find_used_names(corpus: KeptCorpus, people: People, meter: Meter) -> set[Pair]:
+    """Return every full name in D_private, and those of everybody in the register."""
     firsts, lasts = people.parts
     for pool in (us_pool(), japanese_pool()):
         firsts.update(pool.first)
         lasts.update(pool.last)
     index = NameIndex(firsts=firsts, lasts=lasts)
-    taken = set(people.pairs)
+    used_pairs = set(people.pairs)
     with (corpus.path / PRIVATE).open("rb") as lines:
         for line in lines:
-            taken.update(index.pairs(str(json.loads(line)["text"])))
+            used_pairs.update(index.find_pairs(str(json.loads(line)["text"])))
             meter.add(LOOK, len(line))
     meter.finish(LOOK)
-    return taken
+    return used_pairs
 
 
 class _OtherNames:
-    """Other names for the people of a corpus, none of which is taken."""
+    """Draws other names for the people of a corpus, none of which is used in it."""
 
     def __init__(
-        self, corpus: KeptCorpus, people: People, taken: Collection[Pair], seed: int
+        self, corpus: KeptCorpus, people: People, used_pairs: Collection[Pair], seed: int
     ) -> None:
-        self._corpus, self._people, self._taken, self._seed = corpus, people, taken, seed
+        self._corpus, self._people, self._used_pairs, self._seed = corpus, people, used_pairs, seed
 
-    def of(self, place: Place, text: str) -> str:
-        """Return what stands in the place of a name, in its form and case."""
-        written = text[place.start : place.stop]
-        person = self.person(place.identity, is_japanese=is_unspaced(written))
-        new = {
+    def replace_name(self, place: Place, text: str) -> str:
+        """Return the other name for a place, in the form and letter case of the true name."""
+        true_text = text[place.start : place.stop]
+        person = self.person(place.identity, is_japanese=is_unspaced(true_text))
+        other_text = {
             "first": person.first,
             "middle": person.initial,
             "last": person.last,
-            "initial": person.initial + "." * written.endswith("."),
-            "initials": _initials(person, written),
+            "initial": person.initial + "." * true_text.endswith("."),
+            "initials": _initials(person, true_text),
         }.get(place.kind, written_name(person.first, person.last))
-        if len(written) > 1 and written.isupper():
-            return new.upper()
-        return new.lower() if written.islower() else new
+        if len(true_text) > 1 and true_text.isupper():
+            return other_text.upper()
+        return other_text.lower() if true_text.islower() else other_text
 
     def person(self, identity: str, *, is_japanese: bool) -> Person:
-        """Return another person of the same sex, no part of whose name is the person's own."""
-        own, sex = self._own(identity)
-        # Registered patients were told by their id alone once: their names stay what they were.
+        """Return another person of the same sex without a part of the person's own name."""
+        own_name, sex = self._true_name(identity)
+        # As in older versions, the key of a registered patient is the id alone: the names stay.
         is_register = self._corpus.kind == "register"
         key = identity.removeprefix("patient:") if is_register else identity
         for number in range(_MAX_TRIES):
@@ -218,8 +224,8 @@ class _OtherNames:
             else:
                 person = person_of(self._seed, place, sex=sex)
             pair = pair_of(person.first, person.last)
-            is_free = is_absent(self._taken, person.first, person.last)
-            if is_free and (own is None or not {*pair} & {*pair_of(*own)}):
+            is_free = is_absent(self._used_pairs, person.first, person.last)
+            if is_free and (own_name is None or not {*pair} & {*pair_of(*own_name)}):
                 return person
         raise AuditError(
             "So many names occur in the corpus that no other one is left.",
@@ -227,8 +233,8 @@ class _OtherNames:
             do="Take a sample of the notes.",
         )
 
-    def _own(self, identity: str) -> tuple[Name | None, str]:
-        """Return the name and sex that a person of the corpus has, as far as they are known."""
+    def _true_name(self, identity: str) -> tuple[Name | None, str]:
+        """Return the name and sex of a person of the corpus, as far as they are known."""
         if identity.startswith("patient:"):
             return self._people.name_and_sex(identity)
         if identity.startswith(("note:", CANARY)):
@@ -237,26 +243,26 @@ class _OtherNames:
         return (person.first, person.last), person.sex
 
 
-def _initials(person: Person, written: str) -> str:
-    """Return as many initials of another person as are written, in the same way."""
-    n_letters = sum(map(str.isalpha, written))
+def _initials(person: Person, true_text: str) -> str:
+    """Return the initials of another person, as many as in the note and in the same form."""
+    n_letters = sum(map(str.isalpha, true_text))
     letters = [person.first[0], person.last[0]] if n_letters > 1 else [person.first[0]]
-    mark = "." if "." in written else ""
-    return mark.join(letters) + "." * written.endswith(".")
+    mark = "." if "." in true_text else ""
+    return mark.join(letters) + "." * true_text.endswith(".")
 
 
 def _japanese_person(seed: int, key: str, *, sex: str, is_made_up: bool) -> Person:
-    """Draw a Japanese name; made up from the characters of two where few whole ones are left."""
+    """Draw a Japanese name; `is_made_up`: composed of the characters of two names."""
     from faker.providers.person.ja_JP import Provider
 
     sex = sex or "MF"[draw(seed, "sex", key) & 1]
     firsts = Provider.first_name_male_pairs if sex == "M" else Provider.first_name_female_pairs
 
-    def drawn(what: str, pairs: Collection[tuple[str, ...]]) -> str:
+    def draw_part(role: str, pairs: Collection[tuple[str, ...]]) -> str:
         names = [str(pair[0]) for pair in pairs]
-        name = names[draw(seed, what, key) % len(names)]
-        end = names[draw(seed, f"{what}/end", key) % len(names)][-1]
+        name = names[draw(seed, role, key) % len(names)]
+        end = names[draw(seed, f"{role}/end", key) % len(names)][-1]
         return name[0] + end if is_made_up else name
 
-    first = drawn("first", firsts)
-    return Person(first, first[0], drawn("last", Provider.last_name_pairs), sex)
+    first = draw_part("first", firsts)
+    return Person(first, first[0], draw_part("last", Provider.last_name_pairs), sex)

@@ -1,7 +1,7 @@
 """Controls from a register: people of the same hospital who are in none of the training notes.
 
-Comes in: a corpus of identified notes, its list, a register of patients. Goes out: the list with
-these people as controls. Torch-free.
+Input: a corpus of identified notes, its list, a register of patients. Output: the list with these
+people as controls. Torch-free.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ WHERE = "register"
 
 @dataclass(frozen=True)
 class OwnControls:
-    """A list with own controls, and how many names are left out of it.
+    """A list with own controls, and the numbers of names that are left out of it.
 
     Attributes
     ----------
     n_dropped_members
-        Members whose full name stands in somebody else's training notes.
+        Members whose full name is in somebody else's training notes.
     n_dropped_controls
-        Registered people without training notes whose full name stands in one.
+        Registered people without training notes whose full name is in a training note.
     n_dropped_households
-        Registered people without training notes who live with somebody who has some.
+        Registered people without training notes who live with somebody who has training notes.
     """
 
     candidates: Candidates
@@ -51,8 +51,8 @@ class OwnControls:
 def add_own_controls(corpus: KeptCorpus, listed: Candidates, register_file: Path) -> OwnControls:
     """Return the list of a corpus followed by people of a register who are in no training note.
 
-    Who has several names is listed with the first one, if no note holds any of them. Members are
-    left out whose name stands in somebody else's training notes, as such controls are.
+    A person with several names is listed under the first one if no note holds any of them. Members
+    whose name is in somebody else's training notes are left out, as such controls are.
     """
     if corpus.kind != "register":
         raise AuditError(
@@ -62,8 +62,10 @@ def add_own_controls(corpus: KeptCorpus, listed: Candidates, register_file: Path
         )
     register = read_register(register_file)
     notes = _TrainingNotes(corpus, [*_names_of(register), *_names_in(listed)])
-    own, n_dropped, n_of_homes = _own_names(register, read_households(register_file), notes)
-    if not own:
+    sex_by_name, n_dropped, n_of_homes = _find_own_names(
+        register, read_households(register_file), notes
+    )
+    if not sex_by_name:
         raise AuditError(
             "Everybody in the register has training notes, or stands in one, or lives with "
             "somebody who has some.",
@@ -71,9 +73,9 @@ def add_own_controls(corpus: KeptCorpus, listed: Candidates, register_file: Path
             do="Give a register that has more people, or build the corpus with --hold-out.",
         )
     people = _people_of(corpus)
-    rows = notes.kept_rows(listed, people)
-    names = draw_names_of_list(tuple(own), seed=corpus.seed, purpose="corpus/own controls")
-    controls = replace(make_candidates(names), sex=tuple(own[name] for name in names))
+    rows = notes.select_rows(listed, people)
+    names = draw_names_of_list(tuple(sex_by_name), seed=corpus.seed, purpose="corpus/own controls")
+    controls = replace(make_candidates(names), sex=tuple(sex_by_name[name] for name in names))
     candidates = count_others(
         corpus.path / TRUTH,
         with_own_controls(listed.rows(rows), controls),
@@ -89,50 +91,54 @@ def add_own_controls(corpus: KeptCorpus, listed: Candidates, register_file: Path
 
 
 class _TrainingNotes:
-    """Who has training notes, and whose notes hold which of some full names."""
+    """The owners of training notes, and the owners of the notes that hold some full names."""
 
     def __init__(self, corpus: KeptCorpus, names: Collection[Name]) -> None:
         self.owners = set[str]()
         self.holders = NameHolders()
-        wanted = {pair_of(*name) for name in names}
-        index = NameIndex(firsts=(one for one, _ in names), lasts=(one for _, one in names))
+        pairs = {pair_of(*name) for name in names}
+        index = NameIndex(firsts=(part for part, _ in names), lasts=(part for _, part in names))
         with CORPORA.reading(), (corpus.path / PRIVATE).open("rb") as lines:
             for line in lines:
                 note = Note(**json.loads(line))
                 owner = patient_key(note)
                 self.owners.add(owner)
-                self.holders.add(owner, filter(wanted.__contains__, index.pairs(note.text)))
+                self.holders.add(owner, filter(pairs.__contains__, index.find_pairs(note.text)))
 
-    def kept_rows(self, listed: Candidates, people: People) -> list[int]:
-        """Return the rows of a list without patients who stand in somebody else's notes."""
+    def select_rows(self, listed: Candidates, people: People) -> list[int]:
+        """Return the rows of a list without patients whose name is in somebody else's notes."""
         carriers = people.carriers_of(_pairs_in(listed))
         return [
             row
             for row, pair in enumerate(_pairs_in(listed))
             if not (listed.is_member[row] and listed.role[row] == "patient")
-            or not self.holders.are_others(pair, than=carriers[pair])
+            or not self.holders.is_held_by_others(pair, owners=carriers[pair])
         ]
 
 
-def _own_names(
+def _find_own_names(
     register: PatientRegister, households: dict[str, str], notes: _TrainingNotes
 ) -> tuple[dict[Name, str], int, int]:
-    """Return names of people who are in no note, with their sex, and how many were left out.
+    """Return the names and sexes of people who are in no note, and how many people were left out.
 
-    The numbers are of those who stand in a note, and of those who live with somebody with notes.
+    The first number counts people whose name is in a note, the second people who live with somebody
+    who has notes.
     """
     homes = {home for patient, home in households.items() if f"patient:{patient}" in notes.owners}
-    own, n_dropped, n_of_homes = dict[Name, str](), 0, 0
+    sex_by_name, n_dropped, n_of_homes = dict[Name, str](), 0, 0
     for patient, persons in register.people.items():
         if f"patient:{patient}" in notes.owners:
             continue
         if households.get(patient) in homes:
             n_of_homes += 1
-        elif any(notes.holders.are_others(pair_of(one.first, one.last)) for one in persons):
+        elif any(
+            notes.holders.is_held_by_others(pair_of(person.first, person.last))
+            for person in persons
+        ):
             n_dropped += 1
         else:
-            own.setdefault((persons[0].first, persons[0].last), persons[0].sex)
-    return own, n_dropped, n_of_homes
+            sex_by_name.setdefault((persons[0].first, persons[0].last), persons[0].sex)
+    return sex_by_name, n_dropped, n_of_homes
 
 
 def _people_of(corpus: KeptCorpus) -> People:
@@ -141,7 +147,7 @@ def _people_of(corpus: KeptCorpus) -> People:
 
 
 def _names_of(register: PatientRegister) -> set[Name]:
-    return {(one.first, one.last) for people in register.people.values() for one in people}
+    return {(person.first, person.last) for people in register.people.values() for person in people}
 
 
 def _names_in(listed: Candidates) -> list[Name]:

@@ -1,4 +1,4 @@
-"""What is known of a corpus: its files, where its two texts differ, and whose names stand there.
+"""The truth of a corpus: its files, and the places and people where its two texts differ.
 
 Also the notes that hold a listed name, whose patients a training must not hold out.
 """
@@ -24,14 +24,14 @@ PEOPLE, REFUSED, CORPUS = "people.jsonl", "refused.jsonl", "corpus.json"
 CANDIDATES, PASSAGES = "candidates.csv", "passages.jsonl"
 EXAMINATION, LISTED = "examination.json", "listed.json"
 HELD_OUT, HELD_OUT_TRUTH = "held_out.jsonl", "held_out_truth.jsonl"
-"""Notes of held-out patients as in D_private, and what is known of them: in no training."""
+"""Notes of held-out patients as in D_private, and their truth; no training uses them."""
 
 CANARY = "canary"
-"""Role of a planted name; the person is "canary:ROW", the row of the list of canaries."""
+"""Role of a planted name; its person is "canary:ROW", with the row in the list of canaries."""
 _START = attrgetter("start")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
-quoted = json.encoder.encode_basestring
-"""Returns a text as JSON has it; lines of notes are put together from it, which is quicker."""
+quote = json.encoder.encode_basestring
+"""Return a text as a JSON string; composing lines of notes of such strings is quicker."""
 
 
 class Place(NamedTuple):
@@ -40,18 +40,19 @@ class Place(NamedTuple):
     Attributes
     ----------
     start, stop, source_start, source_stop
-        In characters of D_private, and of D_public.
+        Offsets in characters of D_private, and of D_public.
     category
-        Of the placeholder as written; with a register, the form of the mention ("first+last").
+        The placeholder's category as in the note; with a register, the form of the mention
+        ("first+last").
     kind, role
-        What stands in D_private, and whose it is: "patient", "staff", `CANARY` ...
+        Kind of the value in D_private, and role of its person: "patient", "staff", `CANARY` ...
     identity
-        Whose value it is: values of one identity and kind are the same, but for dates, which move
-        by the interval of the patient, and for the full stop of an initial.
+        Key of the person or object. Values of one identity and kind are the same, except dates,
+        which move by the interval of the patient, and the full stop of an initial.
     value
         The text in D_private.
     group
-        Names of one person that stand together have the same number; -1 for what is no name.
+        The same number for parts of one person's name that stand together; -1 if it is no name.
     namesakes
         Keys of other patients of the register who carry the same name.
     """
@@ -69,17 +70,17 @@ class Place(NamedTuple):
     namesakes: tuple[str, ...] = ()
 
     def json(self) -> str:
-        """Return the place as the truth file has it: of one that stayed, where it stands."""
-        where = (
+        """Return the place as JSON for the truth file; if it stayed, only its position."""
+        position = (
             f'{{"start": {self.start}, "stop": {self.stop}, "source_start": {self.source_start}, '
-            f'"source_stop": {self.source_stop}, "category": {quoted(self.category)}'
+            f'"source_stop": {self.source_stop}, "category": {quote(self.category)}'
         )
         if not self.identity:
-            return where + "}"
+            return position + "}"
         namesakes = f', "namesakes": {_encode(self.namesakes)}' if self.namesakes else ""
         return (
-            f'{where}, "kind": {quoted(self.kind)}, "role": {quoted(self.role)}, '
-            f'"identity": {quoted(self.identity)}, "value": {quoted(self.value)}, '
+            f'{position}, "kind": {quote(self.kind)}, "role": {quote(self.role)}, '
+            f'"identity": {quote(self.identity)}, "value": {quote(self.value)}, '
             f'"group": {self.group}{namesakes}}}'
         )
 
@@ -93,11 +94,11 @@ class NoteTruth:
     private, public
         The text with names and with placeholders.
     inserted
-        Where the two differ, in order.
+        Places in which the two differ, in order.
     left, n_malformed
-        Placeholders that stayed in both, and openings `[**` that are never closed.
+        Placeholders that stayed in both, and number of openings `[**` that are never closed.
     chart_time
-        Of the note in D_private.
+        Time of the note in D_private.
     """
 
     private: str
@@ -109,7 +110,7 @@ class NoteTruth:
 
     @cached_property
     def names(self) -> tuple[Place, ...]:
-        """The names in `private`, in order: what one person's group holds is one name."""
+        """The names in `private`, in order; the places of one person's group are one name."""
         names: dict[tuple[int, str], Place] = {}
         for place in self.inserted:
             if place.group >= 0:
@@ -118,14 +119,14 @@ class NoteTruth:
                 names[key] = first._replace(stop=place.stop) if first else place
         return tuple(names.values())
 
-    def in_public(self, at: int, *, is_end: bool = False) -> int:
-        """Return the offset in D_public of one in D_private; of a place its beginning or end."""
-        n_before = (bisect_left if is_end else bisect_right)(self.inserted, at, key=_START)
+    def in_public(self, offset: int, *, is_end: bool = False) -> int:
+        """Return the offset in D_public for one in D_private; inside a place, its start or end."""
+        n_before = (bisect_left if is_end else bisect_right)(self.inserted, offset, key=_START)
         if not n_before:
-            return at
+            return offset
         place = self.inserted[n_before - 1]
-        if at >= place.stop:
-            return place.source_stop + at - place.stop
+        if offset >= place.stop:
+            return place.source_stop + offset - place.stop
         return place.source_stop if is_end else place.source_start
 
 
@@ -140,32 +141,32 @@ def json_page(content: Mapping[str, object]) -> bytes:
 
 
 def places_of(plain: Any) -> tuple[Place, ...]:
-    """Return places as a record of the truth file has them, in order."""
+    """Return the places of a record of the truth file, in order."""
     try:
         return tuple(
             Place(**{**place, "namesakes": tuple(place.get("namesakes", ()))}) for place in plain
         )
     except (AttributeError, KeyError, TypeError):
-        raise unreadable() from None
+        raise make_unreadable_error() from None
 
 
 def corpus_notes(
     folder: Path, *, on_bytes: Callable[[int], None]
 ) -> Iterator[tuple[bytes, dict[str, Any], tuple[Place, ...]]]:
-    """Yield each note of D_private as its line and its values, with its places.
+    """Yield each note of D_private as its line and its fields, with its places.
 
-    `on_bytes` is told the bytes of each line.
+    `on_bytes` is called with the number of bytes of each line.
     """
     with (folder / PRIVATE).open("rb") as private, (folder / TRUTH).open("rb") as truth:
         records = map(json.loads, truth)
-        known = next(records, None)
+        record = next(records, None)
         for line in private:
             note, places = json.loads(line), tuple[Place, ...]()
-            if known is not None and known["row"] == note["row"]:
-                places, known = places_of(known.get("inserted")), next(records, None)
+            if record is not None and record["row"] == note["row"]:
+                places, record = places_of(record.get("inserted")), next(records, None)
             yield line, note, places
             on_bytes(len(line))
-        if known is not None:
+        if record is not None:
             raise AuditError(
                 "The files of the corpus do not belong together.",
                 where="corpus",
@@ -175,18 +176,18 @@ def corpus_notes(
 
 @dataclass(frozen=True, eq=False)
 class ListedNotes:
-    """Where listed names stand.
+    """The notes that hold listed names.
 
     Attributes
     ----------
     n_notes
-        Of the corpus.
+        Notes of the corpus.
     n_patients, n_listed_patients
-        Patients, a note of nobody counting as one; and those of them with a listed note.
+        Patients, and patients with a listed note; a note without a patient counts as one patient.
     notes
-        Positions of the notes that hold a passage of a listed name or a planted canary, rising,
-        as 4-byte numbers. A position counts from 0 in `private.jsonl`, and is the same in the
-        corpus's other files of notes.
+        Positions of the notes that hold a passage of a listed name or a planted canary, in rising
+        order, as 4-byte numbers. A position counts from 0 in `private.jsonl`, and is the same in
+        the corpus's other files of notes.
     """
 
     n_notes: int
@@ -205,38 +206,38 @@ class ListedNotes:
         return 1 - self.n_listed_patients / self.n_patients if self.n_patients else 0.0
 
 
-def listed_notes(owners: Sequence[int], notes: Iterable[int]) -> ListedNotes:
-    """Return what is listed; `owners` has the number of each note's patient, or its own."""
+def count_listed_notes(owners: Sequence[int], notes: Iterable[int]) -> ListedNotes:
+    """Return the listed notes; `owners` has a number for each note's patient."""
     rising = array("I", sorted({*notes}))
     n_listed = len({owners[note] for note in rising})
     return ListedNotes(len(owners), len({*owners}), n_listed, rising)
 
 
 def listed_bytes(listed: ListedNotes) -> bytes:
-    """Return what `listed.json` holds."""
+    """Return the content of `listed.json`."""
     return (json.dumps(vars(listed) | {"notes": listed.notes.tolist()}) + "\n").encode()
 
 
 def read_listed(path: Path) -> ListedNotes:
-    """Return what a `listed.json` says."""
+    """Read a `listed.json`."""
     try:
         content = json.loads(path.read_bytes())
         listed = ListedNotes(**content | {"notes": array("I", content["notes"])})
         if any(a >= b for a, b in pairwise((-1, *listed.notes, listed.n_notes))):
             raise ValueError
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
-        raise unreadable() from None
+        raise make_unreadable_error() from None
     return listed
 
 
-def unreadable() -> AuditError:
-    """Return the error for a file of a corpus that is damaged or not there."""
+def make_unreadable_error() -> AuditError:
+    """Return the error for a file of a corpus that is damaged or missing."""
     return AuditError(
         "A file of the corpus cannot be read.", where="corpus", do="Build the corpus again."
     )
 
 
 def listed_file(notes: Path) -> Path | None:
-    """Return the `listed.json` beside a corpus's file of notes; None where there is none."""
+    """Return the `listed.json` beside a corpus's file of notes; None if there is none."""
     path = notes.with_name(LISTED)
     return path if path.is_file() else None

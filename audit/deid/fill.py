@@ -216,10 +216,12 @@ def _fill_name(mark: Mark, kind: MaskKind, context: NoteContext) -> _FilledValue
     key, name = _draw_person(mark, kind.role, context)
     form = kind.value
     if form == "full":
-        form = people.full_form(name.locale, context.draw("form", context.note, str(mark.start)))
+        form = people.choose_full_form(
+            name.locale, context.draw("form", context.note, str(mark.start))
+        )
     elif form == "reversed" and context.is_japanese:
         form = "joined"
-    return people.written(name, form), people.label_of(form), key
+    return people.write_name(name, form), people.label_of(form), key
 
 
 def _draw_person(mark: Mark, role: str, context: NoteContext) -> tuple[str, people.PersonName]:
@@ -232,7 +234,7 @@ def _draw_person(mark: Mark, role: str, context: NoteContext) -> tuple[str, peop
     year = _YOUNG_STAFF + context.draw("year", key) % _N_STAFF_YEARS
     name = people.name_of(context.seed, key, sex=sex, birth_year=year, locale=context.locale)
     if role == FAMILY and context.draw("family", key) % 4:  # three of four; our choice
-        name = people.PersonName(identity.name.surname, name.given, name.middle, name.locale)
+        name = people.PersonName(identity.name.surname, name.given_name, name.middle, name.locale)
     return key, name
 
 

@@ -273,7 +273,7 @@ def _list_japanese_given_names() -> frozenset[str]:
     from audit.names.people import given_names
 
     tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
-    names = {part.written for table in tables for part in table.names}
+    names = {part.native for table in tables for part in table.names}
     return frozenset(name for name in names if len(name) > 1)
 
 

@@ -99,7 +99,7 @@ class NameFinder:
         ]
 
     def _find_listed(self, text: str) -> Iterable[Span]:
-        places = self.index.places(text) if self.index else ()
+        places = self.index.find_places(text) if self.index else ()
         return (Span(start, end, IDENTIFIER) for start, end, _ in places)
 
     def _find_tagged(self, text: str, tags: Tags) -> Iterable[Span]:

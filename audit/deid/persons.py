@@ -538,7 +538,7 @@ def _collect_listed_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the Japanese surnames and the given names of the lists."""
     spellings: dict[Role, set[str]] = {SURNAME: set(), GIVEN: set()}
     for role, table in _iterate_name_tables():
-        spellings[role].update(part.written for part in table.names)
+        spellings[role].update(part.native for part in table.names)
     return frozenset(spellings[SURNAME]), frozenset(spellings[GIVEN])
 
 
@@ -548,7 +548,7 @@ def _collect_readings() -> Mapping[str, frozenset[str]]:
     readings: dict[str, set[str]] = defaultdict(set)
     for _, table in _iterate_name_tables():
         for part in table.names:
-            key = part_key(part.written)
+            key = part_key(part.native)
             readings[key].update({part_key(part.kana), part_key(part.romaji)} - {key})
     return {key: frozenset(forms) for key, forms in readings.items()}
 

@@ -164,7 +164,7 @@ def build_named(
     ]
     meter = Meter(plan, listener=progress, should_stop=should_stop)
     with (
-        corpus_folder(folder, names=FILES, kept=ANSWERS) as files,
+        corpus_folder(folder, names=FILES, lasting_file=ANSWERS) as files,
         closing(AnswerFile(building_folder(folder) / ANSWERS)) as answers,
     ):
         run = _Chain(source, files, meter, seed=seed, locale=locale)

@@ -122,6 +122,6 @@ def _collect_sexes() -> Mapping[str, str]:
         for generation in ("old", "middle", "young"):
             for part in given_names(sex, generation).names:
                 # Names in hiragana are looked up as their kana.
-                for spelling in (part.written, part.kana, part.romaji):
+                for spelling in (part.native, part.kana, part.romaji):
                     sexes_of_names[spelling.translate(IN_KATAKANA).casefold()].add(sex)
     return {name: sexes.pop() for name, sexes in sexes_of_names.items() if len(sexes) == 1}

@@ -142,7 +142,7 @@ class NameSurrogates:
         part = self._surrogate_of_part(word.text, word.role, mark, rank)
         if part is None:
             return None
-        return _in_case_of(word.text, part.romaji if part.kana else part.written)
+        return _in_case_of(word.text, part.romaji if part.kana else part.native)
 
     def _draw_initial(self, word: NameWord, rank: int | None) -> str:
         """Return the first letter of the surrogate of a person's name; else a drawn letter."""
@@ -276,8 +276,8 @@ class NameSurrogates:
             draw = self.key.draw("name", self.patient, key, attempt)
             locale = JAPANESE if is_japanese else ENGLISH
             name = name_of(draw, "", sex=sex, birth_year=1960, locale=locale)
-            part = name.surname if role == SURNAME else name.given
-            forms = filter(None, (part.written, part.kana, part.romaji))
+            part = name.surname if role == SURNAME else name.given_name
+            forms = filter(None, (part.native, part.kana, part.romaji))
             if not any(self.people.is_blocked(form) for form in forms):
                 return part
         return None
@@ -293,7 +293,7 @@ def _in_case_of(text: str, part: str) -> str:
 def _in_kana_of(original: str, text: str, part: NamePart) -> str:
     """Return a part in the kana of the true part, or in Han if the true part is not in kana."""
     if not _KANA.fullmatch(text) or not part.kana:
-        return part.written
+        return part.native
     if _HALF.fullmatch(original):
         return half_width(part.kana)
     return part.kana.translate(_TO_HIRAGANA) if _HIRAGANA.fullmatch(text) else part.kana

@@ -100,7 +100,9 @@ def tag_notes(
     if isinstance(tagger, CopyingTagger):
         names += [COPIES, UNCOPIED]
     with (
-        corpus_folder(folder, names=names, kept=ANSWERS, where="folder of tagged notes") as files,
+        corpus_folder(
+            folder, names=names, lasting_file=ANSWERS, subject="folder of tagged notes"
+        ) as files,
         closing(AnswerFile(building_folder(folder) / ANSWERS)) as answers,
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))

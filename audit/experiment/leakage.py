@@ -597,7 +597,7 @@ def _make_request(order: LeakageTask, notes: HospitalNotes, model: Path) -> Audi
         scenario_number=2,
         general=notes.general,
         hospital=model,
-        candidates=read_names(names, what="demo names").candidates.with_source("invented"),
+        candidates=read_names(names, subject="demo names").candidates.with_source("invented"),
         passages=read_passages(passages, subject="demo passages", file_name="passages.jsonl"),
         posterior=PosteriorSettings(n_inputs=order.n_inputs, n_chain_inputs=0),
         seed=order.seed,

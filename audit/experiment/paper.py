@@ -27,7 +27,7 @@ from audit.attack.question import (
     PosteriorSettings,
     question_digest,
 )
-from audit.corpus.candidate_lists import list_of, passages_for
+from audit.corpus.candidate_lists import read_list, select_passages
 from audit.corpus.corpora import CORPORA
 from audit.corpus.examine import Examination, read_examination
 from audit.corpus.make import CorpusTask, make_corpus
@@ -271,8 +271,8 @@ def _make_training(order: ExperimentTask) -> PretrainTask:
 def _yield_questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     """Yield each scenario's request, with M_general in the place of M_hospital."""
     corpus = CORPORA.at(order.out / "corpus")
-    candidates = list_of(corpus, controls=CONTROLS)
-    content = passages_for(corpus, candidates)
+    candidates = read_list(corpus, controls=CONTROLS)
+    content = select_passages(corpus, candidates)
     passages = read_passages(content, subject="passages", file_name=PASSAGES)
     for scenario in SCENARIOS:
         yield AuditRequest(

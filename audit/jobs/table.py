@@ -34,7 +34,7 @@ class Failure:
 
     def written(self) -> str:
         """Return it as JSON, the sentences with their keys and values."""
-        return json.dumps({name: Message(part).plain() for name, part in asdict(self).items()})
+        return json.dumps({name: Message(part).dump() for name, part in asdict(self).items()})
 
     @classmethod
     def read(cls, text: str) -> Failure:

@@ -190,7 +190,7 @@ def _run_order(line: socket.socket) -> None:
     try:
         answer = {"answer": function(*inputs)}
     except AuditError as error:
-        answer = {"what": error.what.plain(), "where": error.where.plain(), "do": error.do.plain()}
+        answer = {"what": error.what.dump(), "where": error.where.dump(), "do": error.do.dump()}
     except MemoryError:
         return
     except BaseException as error:  # noqa: BLE001

@@ -1,7 +1,7 @@
-"""Candidates: the list L of names whose membership an attacker asks about, and its controls.
+"""Candidates: the list L of names whose membership an attacker tests, and its controls.
 
-Comes in: rows from a file (`files.py`) or from a generator (`controls.py`). Goes out: one
-frozen table. This file knows no model and no file format.
+Input: rows from a file (`files.py`) or from a generator (`controls.py`). Output: one frozen table.
+This file depends on no model and no file format.
 
 Source: Nakamura et al., section 3.4.
 """
@@ -22,7 +22,7 @@ from audit.text import fold_letters, fold_name, is_unspaced, written_name
 Name = tuple[str, str]
 """(first, last)."""
 Accepts = Callable[[str, str], bool]
-"""Whether a (first, last) will do, as when both are single word pieces."""
+"""Whether a (first, last) is acceptable, for example because both are single word pieces."""
 CONTROL_KINDS = (
     "given",
     "held_out",
@@ -33,9 +33,9 @@ CONTROL_KINDS = (
     "reference",
     "canary",
 )
-"""Kinds of controls; "given": came with the list, and neither of its parts says more; "held_out"
-and "own": people of the hospital, as in `ControlSource`; "canary": the held-out twin of a planted
-name, compared with planted names only."""
+"""Kinds of controls. "given": the name came with the list, which says nothing more of it.
+"held_out" and "own": people of the hospital, as in `ControlSource`. "canary": the held-out twin of
+a planted name, compared with planted names only."""
 PEOPLE = ("given", "held_out", "own")
 """Kinds of controls that no generator drew."""
 
@@ -50,15 +50,15 @@ OF_HOSPITAL = ("held_out", "own")
 
 
 def sources_of(*, has_people: bool) -> tuple[ControlSource, ...]:
-    """Return where the controls of a list can come from, with people among them or without."""
-    return tuple(one for one in CONTROL_SOURCES if has_people or one not in OF_HOSPITAL)
+    """Return the possible sources of a list's controls, with or without people among them."""
+    return tuple(source for source in CONTROL_SOURCES if has_people or source not in OF_HOSPITAL)
 
 
 CHOSEN_KINDS = ("hard", "recombined")
 """Kinds of controls that were chosen because they share a part with a member."""
 
 SHARED = ("easy", "hard", "recombined")
-"""Kinds of controls by how many of their parts are members'."""
+"""Kinds of controls, in the order of how many of their parts are members' (0, 1, 2)."""
 
 CANARY = "canary"
 """Role of names that never existed: members that were planted, and their held-out twins."""
@@ -69,7 +69,7 @@ _OTHERS = ("n_others_first", "n_others_last")
 
 @dataclass(frozen=True)
 class Candidates:
-    """N names, in columns. `name_id` is the row's position, 0 to N-1.
+    """N names, in columns. `name_id` is the position of a row, 0 to N-1.
 
     Attributes
     ----------
@@ -80,24 +80,24 @@ class Candidates:
     control_kind
         For controls one of `CONTROL_KINDS`; "" for all others.
     role, sex
-        "patient", "staff" or any word of the auditor's; "" where not given. Members of the role
+        "patient", "staff" or any word of the auditor; "" if not given. Members with the role
         "canary" were planted `n_mentions` times; the i-th of them pairs with the i-th control of
         the kind "canary".
     n_mentions
-        How often the name occurs in the notes; None where not known.
+        How often the name occurs in the notes; None if not known.
     row
-        The name's row in the auditor's own file, as a spreadsheet counts; None where it was drawn
-        or taken from a corpus.
+        The name's row in the auditor's own file, counted as in a spreadsheet; None if the name was
+        drawn or taken from a corpus.
     is_kind_guessed
-        Whether the list does not say the control's kind: it is then worked out from the members on
-        the list, and "given" where there are none.
+        True if the list does not state the control's kind: it is then derived from the members on
+        the list, and is "given" if there are none.
     control_source
         Where the list's controls come from (`ControlSource`), the same in all rows; "": not stated.
     n_others_first, n_others_last
         How many notes name somebody else, staff or an unlisted person, with the same first or last
-        part; None where not known.
+        part; None if not known.
     is_recased
-        Whether the name was in capitals or small letters only, and is written here as names are.
+        Whether the name was in capitals or small letters only and is in usual letter case here.
     """
 
     first: tuple[str, ...]
@@ -126,13 +126,13 @@ class Candidates:
         for name, unknown in unknowns.items():
             if not getattr(self, name):
                 object.__setattr__(self, name, (unknown,) * len(self))
-        for row, values in enumerate(zip(*vars(self).values(), strict=True)):
-            first, last, is_member, kind, _, _, n_mentions, *_ = values
+        for row, cells in enumerate(zip(*vars(self).values(), strict=True)):
+            first, last, is_member, kind, _, _, n_mentions, *_ = cells
             is_right = (
                 (first or last)
                 and kind in ("", *CONTROL_KINDS)
                 and bool(kind) == (is_member is False)
-                # A numpy bool is not True: it would pass for "unknown" wherever `is True` is asked.
+                # A numpy bool is not True: every test `is True` would take it for "unknown".
                 and isinstance(is_member, bool | None)
                 and (n_mentions or 0) >= 0
             )
@@ -143,7 +143,7 @@ class Candidates:
         return len(self.first)
 
     def is_canary(self, row: int) -> bool:
-        """Whether the name was planted or held out: no patient's, and in no table of theirs."""
+        """Whether the name was planted or is a held-out twin, and so is no patient's."""
         kind, role = self.control_kind[row], self.role[row]
         return is_canary(self.is_member[row], control_kind=kind, role=role)
 
@@ -154,32 +154,34 @@ class Candidates:
     def digest(self) -> str:
         """Return the SHA-256 of the list's content.
 
-        Rows that only count the names, kinds that the list says itself, and the case of letters
-        that was right, add nothing to it.
+        A column is left out if it adds nothing: rows that only number the names, kinds that the
+        list states itself, letter case that was right.
         """
-        said = {
+        is_in_digest = {
             "row": self.has_own_rows,
             "is_kind_guessed": any(self.is_kind_guessed),
             "is_recased": any(self.is_recased),
         }
-        said |= {name: any(n is not None for n in getattr(self, name)) for name in _OTHERS}
-        said["control_source"] = bool(self.source)
-        columns = {name: one for name, one in vars(self).items() if said.get(name, True)}
+        is_in_digest |= {name: any(n is not None for n in getattr(self, name)) for name in _OTHERS}
+        is_in_digest["control_source"] = bool(self.source)
+        columns = {
+            name: column for name, column in vars(self).items() if is_in_digest.get(name, True)
+        }
         columns["popularity"] = (math.nan,) * len(self)  # lists had this column once
         return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
 
     @property
     def source(self) -> ControlSource | Literal[""]:
-        """Where the list's controls come from; "" where it does not say."""
+        """Where the list's controls come from; "" if the list does not state it."""
         stated = {source for source in self.control_source if source}
         return next((source for source in CONTROL_SOURCES if stated == {source}), "")
 
     def with_source(self, source: ControlSource) -> Candidates:
-        """Return the list with another statement of where its controls come from."""
+        """Return the list with another control source."""
         return replace(self, control_source=(source,) * len(self))
 
     def n_others(self, row: int) -> tuple[int | None, int | None]:
-        """Return how many notes name somebody else with the name's first and last part."""
+        """Return how many notes name somebody else with the same first, and the same last part."""
         return self.n_others_first[row], self.n_others_last[row]
 
     @property
@@ -193,12 +195,12 @@ class Candidates:
 
     @property
     def possible_sources(self) -> tuple[ControlSource, ...]:
-        """Where the controls can come from: people of the hospital only where some are listed."""
+        """Where the controls can come from: people of the hospital only if some are listed."""
         return sources_of(has_people=any(self.is_person))
 
     @property
     def has_own_rows(self) -> bool:
-        """Whether the rows of the auditor's file say more than the order of the names does."""
+        """Whether the rows of the auditor's file add something to the order of the names."""
         is_in_order = all(row == place for place, row in enumerate(self.row, start=2))
         return not is_in_order and any(row is not None for row in self.row)
 
@@ -208,7 +210,7 @@ class Candidates:
         return {True, False} <= {*self.is_member}
 
     def parts(self, row: int) -> tuple[tuple[str, str], ...]:
-        """Return the name's parts in the order in which they are written, as (role, text).
+        """Return the name's parts as (role, text), in the order in which they are written.
 
         Western names: first, last. Names in Han or kana: last, first.
         """
@@ -216,7 +218,7 @@ class Candidates:
         return tuple(part for part in ordered[:: 1 if self.separator(row) else -1] if part[1])
 
     def separator(self, row: int) -> str:
-        """Return what stands between the parts in running text: a space, or nothing."""
+        """Return the separator of the parts in running text: a space, or nothing."""
         return "" if is_unspaced(self.first[row] + self.last[row]) else " "
 
     def full_name(self, row: int) -> str:
@@ -257,11 +259,11 @@ def is_canary(is_member: bool | int | None, *, control_kind: str, role: str) -> 
 
 
 def member_parts(candidates: Candidates) -> frozenset[str]:
-    """Return every part of every member's name, first and last alike, as `fold_letters` has it.
+    """Return every part of every member's name, first and last alike, folded by `fold_letters`.
 
-    Planted names are no members here: a control is easy or hard against patients. 106 of the US
-    generator's names are both first and last names, so a part is known whatever its role (spec of
-    section 3.4: compare across roles).
+    Planted names do not count as members: a control is easy or hard against patients. 106 of the US
+    generator's names are both first and last names, so parts are compared across roles (section
+    3.4).
     """
     return frozenset(
         fold_letters(text)
@@ -276,18 +278,18 @@ GUESSED_KINDS = (
     "the list: {easy} easy, {hard} hard, {recombined} recombined. Beside other members the same "
     "name can be of another kind; a column control_kind in the list decides it."
 )
-"""What a reader must know of a list with guessed kinds; `guessed_kinds` has its numbers."""
+"""What a reader must know about a list with guessed kinds; `guessed_kinds` has its numbers."""
 
 
 def guessed_kinds(candidates: Candidates) -> dict[str, int]:
-    """Return the numbers of `GUESSED_KINDS`; empty where nothing was worked out."""
+    """Return the numbers of `GUESSED_KINDS`; empty if no kind was guessed."""
     pairs = zip(candidates.control_kind, candidates.is_kind_guessed, strict=True)
     counts = Counter(kind for kind, is_guessed in pairs if is_guessed and kind in SHARED)
     return {"n": counts.total(), **{kind: counts[kind] for kind in SHARED}} if counts else {}
 
 
 def with_kinds(candidates: Candidates) -> Candidates:
-    """Return the list with those kinds worked out that it does not say itself."""
+    """Return the list with the kinds that it does not state derived from its members."""
     parts = member_parts(candidates)
     names = zip(candidates.first, candidates.last, strict=True)
     kinds = tuple(
@@ -302,8 +304,8 @@ def with_kinds(candidates: Candidates) -> Candidates:
 def control_kind_against(parts: frozenset[str], *, first: str, last: str) -> str:
     """Return the kind of a control against the members' parts (section 3.4).
 
-    "easy": neither part is a member's; "hard": exactly one is; "recombined": both are (that they
-    never stand together is the caller's to see to).
+    "easy": neither part is a member's; "hard": exactly one is; "recombined": both are (the caller
+    ensures that they never stand together).
     """
     n_shared = sum(bool(part) and fold_letters(part) in parts for part in (first, last))
     return SHARED[n_shared]

@@ -28,9 +28,9 @@ SCRIPTS = ("latin", "han_kana", "other")
 
 @dataclass(frozen=True)
 class Bins:
-    """A histogram: for each bin names in the notes or of unknown truth, and controls.
+    """A histogram: for each bin, tested names (in the notes or of unknown truth) and controls.
 
-    `starts` is where each bin begins; they are as wide as they are apart. `n_missing` names have no
+    `starts` has the lower edge of each bin; all bins have the same width. `n_missing` names have no
     value.
     """
 
@@ -42,12 +42,12 @@ class Bins:
 
 @dataclass(frozen=True)
 class NameFacts:
-    """Counts of a list: names by script (`SCRIPTS`), of one part, with known mentions.
+    """Counts of a list: names by script (`SCRIPTS`), names of one part, names with known mentions.
 
-    `n_members` are in the notes and were not planted, `n_unknown` of unknown truth; `by_kind`
-    counts controls and planted names.
-    `popularity` is the share of people with the name by its decimal logarithm in steps of 0.5;
-    `log_popularity` [N] the logarithm itself, NaN where the generator does not know the name.
+    `n_members` names are in the notes and were not planted, `n_unknown` are of unknown truth;
+    `by_kind` counts controls and planted names. `popularity` is a histogram of the decimal
+    logarithm of the share of people with the name, in steps of 0.5; `log_popularity` [N] is the
+    logarithm itself, NaN if the generator does not know the name.
     """
 
     n_members: int
@@ -64,8 +64,9 @@ class NameFacts:
 class Spelling:
     """How a tokenizer spells a list's names.
 
-    `n_pieces` [N] are those of the whole name in running text, 0 where it cannot be spelt and so
-    not scored; `by_pieces` counts them. `n_twins` names are spelt like another of the list.
+    `n_pieces` [N] are the word pieces of the whole name in running text, 0 if it cannot be spelt
+    and is therefore not scored; `by_pieces` counts them. `n_twins` names are spelt like another
+    name of the list.
     """
 
     n_pieces: tuple[int, ...]
@@ -74,7 +75,7 @@ class Spelling:
 
 
 def name_facts(candidates: Candidates) -> NameFacts:
-    """Count a list."""
+    """Count the names of a list."""
     parts = list(zip(candidates.first, candidates.last, strict=True))
     pool = pool_for(candidates)
     shares = (popularity(pool, first=first, last=last) for first, last in parts)
@@ -91,21 +92,21 @@ def name_facts(candidates: Candidates) -> NameFacts:
         scripts={script: scripts[script] for script in SCRIPTS if scripts[script]},
         n_one_part=sum(not all(pair) for pair in parts),
         n_with_mentions=sum(n is not None for n in candidates.n_mentions),
-        popularity=_bins(logs, candidates=candidates, step=0.5),
+        popularity=_make_bins(logs, candidates=candidates, step=0.5),
         log_popularity=logs,
     )
 
 
 def spelling(candidates: Candidates, *, model: Path) -> Spelling:
-    """Spell a list with a model's tokenizer, as it stands in running text."""
-    counts = call_limited(_n_pieces, candidates, model, place=find_display_name(model))
-    known, n_twins = tuple(counts["n_pieces"]), counts["n_twins"]
-    values = tuple(float(n) if n else math.nan for n in known)
-    bins = _bins(values, candidates=candidates, step=1.0)
-    return Spelling(known, bins, n_twins=n_twins)
+    """Spell the names of a list with a model's tokenizer, as in running text."""
+    counts = call_limited(_count_name_pieces, candidates, model, place=find_display_name(model))
+    n_pieces, n_twins = tuple(counts["n_pieces"]), counts["n_twins"]
+    values = tuple(float(n) if n else math.nan for n in n_pieces)
+    bins = _make_bins(values, candidates=candidates, step=1.0)
+    return Spelling(n_pieces, bins, n_twins=n_twins)
 
 
-def _n_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
+def _count_name_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
     pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=load_tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     is_twin = pieces.twin_of != NO_TWIN
@@ -114,20 +115,20 @@ def _n_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
     return {"n_pieces": n_pieces, "n_twins": int(is_twin.sum())}
 
 
-def counted_pieces(parts: Iterable[tuple[str, str]], *, model: Path) -> CountPieces:
+def make_piece_counter(parts: Iterable[tuple[str, str]], *, model: Path) -> CountPieces:
     """Return a function from a part's role and text to its word pieces, for these parts alone."""
-    known = list(dict.fromkeys(parts))
-    counts = call_limited(_counts, known, model, place=find_display_name(model))
-    table = dict(zip(known, counts, strict=True))
+    unique_parts = list(dict.fromkeys(parts))
+    counts = call_limited(_count_parts, unique_parts, model, place=find_display_name(model))
+    table = dict(zip(unique_parts, counts, strict=True))
     return lambda role, part: table[role, part]
 
 
-def _counts(parts: Sequence[tuple[str, str]], model: Path) -> list[int]:
+def _count_parts(parts: Sequence[tuple[str, str]], model: Path) -> list[int]:
     count = piece_counter(load_tokenizer(model))
     return [count(role, text) for role, text in parts]
 
 
-def _bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:
+def _make_bins(values: Sequence[float], *, candidates: Candidates, step: float) -> Bins:
     tested: Counter[int] = Counter()
     controls: Counter[int] = Counter()
     for value, is_member in zip(values, candidates.is_member, strict=True):

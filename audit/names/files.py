@@ -1,7 +1,7 @@
-"""A list of names as people have it in a file, and as CSV that gives the same list when read again.
+"""Reads a list of names from a file, and writes it as CSV that gives the same list when read again.
 
-Comes in: CSV, an Excel workbook or JSONL, with headings of `audit/headings.txt`. Goes out:
-candidates, and what is odd by row.
+Input: CSV, an Excel workbook or JSONL, with headings of `audit/headings.txt`. Output: candidates,
+and remarks on odd rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COLUMNS = (
     "role",
     "n_mentions",
     "sex",
-    # Of a list that was handed out: its own rows are not those of the auditor's file.
+    # Of a list that this program wrote: its own rows are not those of the auditor's file.
     "file_row",
     "kind_guessed",
     "recased",
@@ -76,19 +76,19 @@ _FORMS = {
     "n_others_first": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
     "n_others_last": ("([0-9]{1,9})?", "Write 0, 1, 2 ..., or nothing."),
 }
-"""Of a column: the form of its cells, and what to do where one has another."""
+"""By column: the form of its cells, and the advice if a cell has another form."""
 NAMES_ENDINGS = ("csv", "tsv", "txt", "xlsx", "jsonl", "ndjson", "json")
-"""Of lists of names that are handed in."""
-_ROWS_TOLD = 1_000
+"""File endings of uploaded lists of names."""
+_ROWS_PER_REPORT = 1_000
 _HIDDEN_CATEGORIES = ("Cc", "Cf", "Co")
 
 
 @dataclass(frozen=True)
 class NamesFile:
-    """A list of names as read from a file, duplicates left out, with what looks odd by row number.
+    """A list of names as read from a file, without duplicates, with remarks on odd rows by number.
 
-    `row` of the candidates is their row in the file, or what a column file_row says. `encoding` is
-    to be shown to the person beside the first rows.
+    `row` of the candidates is their row in the file, or the number in a column file_row. `encoding`
+    is shown to the person beside the first rows.
     """
 
     candidates: Candidates
@@ -97,108 +97,111 @@ class NamesFile:
 
 
 Row = dict[str, Any]
-"""A row of the file: its fields as those of `Candidates`."""
+"""A row of the file, with the fields of `Candidates`."""
 
 
 def read_names(
-    data: bytes, *, what: str = "names", on_rows: Callable[[int], None] = lambda n: None
+    data: bytes, *, subject: str = "names", on_rows: Callable[[int], None] = lambda n: None
 ) -> NamesFile:
     """Read a list of names: first and last name, or one column; optionally truth and more.
 
-    The file is CSV, an Excel workbook (its first sheet) or JSONL. Controls without a kind get one
-    against the list's members (section 3.4), or "given" where the list has no members, and
-    `is_kind_guessed` says so; those of the role "canary" are held-out twins of planted names.
+    The file is CSV, an Excel workbook (its first sheet) or JSONL. The kind of controls
+    without one is derived from the list's members (section 3.4), or is "given" if the list has no
+    members, and `is_kind_guessed` is True; controls with the role "canary" are held-out twins of
+    planted names.
 
-    `what` is what messages call the file; `on_rows` is told of each thousand rows read.
+    `subject` is the name of the file in messages; `on_rows` is called for each thousand rows read.
     """
-    table = _read_file(data, what=what)
-    names, columns = _columns(table, what=what)
+    table = _read_file(data, subject=subject)
+    names, columns = _find_columns(table, subject=subject)
     notes: list[RowNote] = [*table.notes]
     used = names.used.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
-        left = Message("These columns are not read: {unread}.", unread=", ".join(unread))
-        notes.append(RowNote(1, left))
-    rows: dict[str, tuple[int, Row]] = {}  # two splits of one written name are one name to a model
+        unread_message = Message("These columns are not read: {unread}.", unread=", ".join(unread))
+        notes.append(RowNote(1, unread_message))
+    rows: dict[str, tuple[int, Row]] = {}  # to a model two splits of one full name are one name
     for number, cells in zip(table.row_numbers, table.rows, strict=True):
-        if not number % _ROWS_TOLD:
-            on_rows(_ROWS_TOLD)
+        if not number % _ROWS_PER_REPORT:
+            on_rows(_ROWS_PER_REPORT)
         parts = names.read_parts(cells)
         first, last = parts.first, parts.last
         if not first and not last:
             is_titles = TITLES in parts.oddities
             notes.append(RowNote(number, _ONLY_TITLES if is_titles else _NO_NAME))
             continue
-        given = {field: cells[column].strip() for field, column in columns.items()}
-        row = _row(first, last, given, number, what=what)
-        notes += _oddities(parts, number)
+        texts = {field: cells[column].strip() for field, column in columns.items()}
+        row = _parse_row(first, last, texts, number, subject=subject)
+        notes += _describe_oddities(parts, number)
         twin_number, twin = rows.setdefault(fold_name(written_name(first, last)), (number, row))
         if twin["is_member"] is not row["is_member"]:
             raise AuditError(
                 "Rows {first} and {second} hold the same name with different is_member.",
-                where=what,
+                where=subject,
                 do="Correct or delete one of them.",
                 first=twin_number,
                 second=number,
             )
         if twin is not row:
-            left_out = Message("The name is that of row {number}; left out.", number=twin_number)
-            notes.append(RowNote(number, left_out))
+            twin_message = Message(
+                "The name is that of row {number}; left out.", number=twin_number
+            )
+            notes.append(RowNote(number, twin_message))
     if not rows:
-        raise AuditError("The file holds no names.", where=what)
+        raise AuditError("The file holds no names.", where=subject)
     fields = next(iter(rows.values()))[1]
     listed = Candidates(
         **{field: tuple(row[field] for _, row in rows.values()) for field in fields}
     )
     notes.sort(key=lambda note: note.row)
-    listed = with_kinds(with_usual_case(_with_one_source(listed, where=what)))
+    listed = with_kinds(with_usual_case(_with_one_source(listed, location=subject)))
     return NamesFile(listed, table.encoding, tuple(notes))
 
 
-def _read_file(data: bytes, *, what: str) -> Table:
-    """Read a table in the form that its bytes show, whatever the file is called."""
+def _read_file(data: bytes, *, subject: str) -> Table:
+    """Read a table in the format that its bytes show, whatever the file is called."""
     if is_workbook(data):
-        return _read_workbook(data, what=what)
-    text, encoding = decode_text(data, what=what)
+        return _read_workbook(data, subject=subject)
+    text, encoding = decode_text(data, what=subject)
     read_text = json_table if text.lstrip().startswith("{") else csv_table
-    return read_text(text, encoding=encoding, what=what)
+    return read_text(text, encoding=encoding, what=subject)
 
 
-def _read_workbook(data: bytes, *, what: str) -> Table:
+def _read_workbook(data: bytes, *, subject: str) -> Table:
     """Read the first sheet of a workbook."""
-    refuse_too_large(data, what=what)
+    refuse_too_large(data, what=subject)
     n_sheets, rows = call_limited(
         sheet_rows,
         data,
-        what,
-        place=what,
+        subject,
+        place=subject,
         seconds=SECONDS,
         n_bytes=MEMORY_BYTES,
-        refusal=too_large(what),
+        refusal=too_large(subject),
     )
     header = rows[0][1] if rows else []
     padded = ((number, cells + [""] * (len(header) - len(cells))) for number, cells in rows[1:])
     notes: tuple[RowNote, ...] = ()
     if n_sheets > 1:
-        told = Message("The workbook has {n} sheets; the first one is read.", n=n_sheets)
-        notes = (RowNote(1, told),)
-    return table_of_rows(header, padded, encoding="xlsx", what=what, notes=notes)
+        sheet_message = Message("The workbook has {n} sheets; the first one is read.", n=n_sheets)
+        notes = (RowNote(1, sheet_message),)
+    return table_of_rows(header, padded, encoding="xlsx", what=subject, notes=notes)
 
 
-def _with_one_source(listed: Candidates, *, where: str) -> Candidates:
-    """Return a list whose rows all have the control source that some of them state."""
+def _with_one_source(listed: Candidates, *, location: str) -> Candidates:
+    """Return a list in which every row has the control source that some rows state."""
     sources = sorted({source for source in listed.control_source if source})
     if len(sources) > 1:
         raise AuditError(
             "The controls of the list have several sources: {sources}.",
-            where=where,
+            where=location,
             do="Make one list for each control_source.",
             sources=", ".join(sources),
         )
     return replace(listed, control_source=tuple(sources) * len(listed)) if sources else listed
 
 
-def names_template() -> str:
+def make_names_template() -> str:
     """Return a CSV file to fill in: the header and three invented rows."""
     return (
         "first_name,last_name,is_member,role,n_mentions,sex\n"
@@ -208,25 +211,25 @@ def names_template() -> str:
     )
 
 
-def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
-    """Return where the names are, and where other fields are."""
-    where = Message("{subject}, row 1", subject=what)
-    do = (
+def _find_columns(table: Table, *, subject: str) -> tuple[NameColumns, dict[str, int]]:
+    """Return the columns of the names, and the columns of other fields."""
+    location = Message("{subject}, row 1", subject=subject)
+    advice = (
         "The first row must name the columns: first_name and last_name (姓 and 名), or name (氏名)."
     )
     try:
         names = find_name_columns(table.header)
     except ValueError as error:
-        raise AuditError(error.args[0], where=where, do=do) from None
+        raise AuditError(error.args[0], where=location, do=advice) from None
     if names.is_empty:
-        raise AuditError("No column holds names.", where=where, do=do)
+        raise AuditError("No column holds names.", where=location, do=advice)
     columns: dict[str, int] = {}
     for column, name in enumerate(table.header):
         for field in _COLUMNS:
             if heading_key(name) in HEADINGS[field] and columns.setdefault(field, column) != column:
                 raise AuditError(
                     "Columns {columns} and {column} both mean {field}.",
-                    where=where,
+                    where=location,
                     do="Keep one of them.",
                     columns=columns[field] + 1,
                     column=column + 1,
@@ -235,31 +238,37 @@ def _columns(table: Table, *, what: str) -> tuple[NameColumns, dict[str, int]]:
     return names, columns
 
 
-def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: str) -> Row:
-    where = Message("{subject}, row {number}", subject=what, number=number)
-    if max(map(len, (first, last, *given.values()))) > MAX_NAME_CHARS:
+def _parse_row(
+    first: str, last: str, texts: Mapping[str, str], number: int, *, subject: str
+) -> Row:
+    location = Message("{subject}, row {number}", subject=subject, number=number)
+    if max(map(len, (first, last, *texts.values()))) > MAX_NAME_CHARS:
         raise AuditError(
             "A cell or a name is longer than {max_name_chars} characters.",
-            where=where,
+            where=location,
             max_name_chars=MAX_NAME_CHARS,
         )
-    cell = {field: fold_name(given.get(field, "")) for field in _COLUMNS}
-    for field, (form, do) in _FORMS.items():
+    cell = {field: fold_name(texts.get(field, "")) for field in _COLUMNS}
+    for field, (form, advice) in _FORMS.items():
         if not re.fullmatch(form, cell[field]):
-            raise AuditError("{field} cannot be understood.", where=where, do=do, field=field)
+            raise AuditError(
+                "{field} cannot be understood.", where=location, do=advice, field=field
+            )
     is_member = _TRUTH[cell["is_member"]]
     n_mentions = int(cell["n_mentions"].removesuffix(".0")) if cell["n_mentions"] else None
-    role, kind = given.get("role", ""), cell["control_kind"]
+    role, kind = texts.get("role", ""), cell["control_kind"]
     if kind and is_member is not False:
         raise AuditError(
-            "The name has a control_kind but is no control.", where=where, do="Set is_member to 0."
+            "The name has a control_kind but is no control.",
+            where=location,
+            do="Set is_member to 0.",
         )
     if CANARY in (cell["role"], kind):
         # A canary is known by its role or by its kind; either may be left out of the file.
         if is_member is None or (is_member and not n_mentions) or kind not in ("", CANARY):
             raise AuditError(
                 "The row does not fit a canary.",
-                where=where,
+                where=location,
                 do="A planted one has is_member 1 and its n_mentions, a held-out one is_member 0; "
                 "the control_kind is canary or empty.",
             )
@@ -271,18 +280,18 @@ def _row(first: str, last: str, given: Mapping[str, str], number: int, *, what: 
         "is_member": is_member,
         "control_kind": kind or ("given" if is_member is False else ""),
         "role": role,
-        "sex": given.get("sex", ""),
+        "sex": texts.get("sex", ""),
         "n_mentions": n_mentions,
-        "row": int(cell["file_row"] or 0) or None if "file_row" in given else number,
+        "row": int(cell["file_row"] or 0) or None if "file_row" in texts else number,
         "is_kind_guessed": is_guessed,
         "is_recased": _TRUTH.get(cell["recased"]) is True,
         "control_source": cell["control_source"],
-        "n_others_first": _count(cell["n_others_first"]),
-        "n_others_last": _count(cell["n_others_last"]),
+        "n_others_first": _parse_count(cell["n_others_first"]),
+        "n_others_last": _parse_count(cell["n_others_last"]),
     }
 
 
-def _count(cell: str) -> int | None:
+def _parse_count(cell: str) -> int | None:
     return int(cell) if cell else None
 
 
@@ -297,11 +306,11 @@ _ODDITIES = {
 }
 
 
-def _oddities(parts: NameParts, number: int) -> Iterator[RowNote]:
-    written = parts.first + parts.last
-    if any(unicodedata.category(c) in _HIDDEN_CATEGORIES for c in written):
+def _describe_oddities(parts: NameParts, number: int) -> Iterator[RowNote]:
+    full_name = parts.first + parts.last
+    if any(unicodedata.category(c) in _HIDDEN_CATEGORIES for c in full_name):
         yield RowNote(number, "The name holds control, invisible or private characters.")
-    if "\ufffd" in written:
+    if "\ufffd" in full_name:
         yield RowNote(number, "The name holds a sign for a letter that was lost.")
     if not parts.first or not parts.last:
         yield RowNote(number, "The name has one part only or could not be split.")
@@ -310,26 +319,26 @@ def _oddities(parts: NameParts, number: int) -> Iterator[RowNote]:
             yield RowNote(number, note)
 
 
-# White space that no spreadsheet drops and that reading names strips: the cell is no formula, and
-# the name comes back as it was.
+# Spreadsheets keep this white space, so the cell is no formula. Reading names strips it, so the
+# name is unchanged.
 _GUARD = "\N{NO-BREAK SPACE}"
 _FORMULA_STARTS = tuple("=+-@\0＝＋－＠")
 
 
-def names_file(candidates: Candidates) -> bytes:
+def encode_names_csv(candidates: Candidates) -> bytes:
     """Return a list as a CSV file (UTF-8 with a byte order mark).
 
-    A cell that begins like a formula gets a no-break space before it: no spreadsheet computes it,
-    and `read_names` strips it. Rows of the auditor's own file and guessed kinds go along where
-    they are not those that reading this file would give.
+    A cell that begins like a formula gets a no-break space before it, so that no spreadsheet
+    computes it; `read_names` strips it. Rows of the auditor's own file and guessed kinds are
+    written only if reading this file would give others.
     """
     columns: dict[str, Sequence[object]] = {
-        "first_name": _guarded(candidates.first),
-        "last_name": _guarded(candidates.last),
+        "first_name": _guard_formulas(candidates.first),
+        "last_name": _guard_formulas(candidates.last),
         "is_member": candidates.is_member,
         "control_kind": candidates.control_kind,
-        "role": _guarded(candidates.role),
-        "sex": _guarded(candidates.sex),
+        "role": _guard_formulas(candidates.role),
+        "sex": _guard_formulas(candidates.sex),
         "n_mentions": candidates.n_mentions,
     }
     if candidates.has_own_rows:
@@ -346,5 +355,5 @@ def names_file(candidates: Candidates) -> bytes:
     return write_table(tuple(columns), rows, bom=True).encode("utf-8", "surrogatepass")
 
 
-def _guarded(cells: Sequence[str]) -> list[str]:
+def _guard_formulas(cells: Sequence[str]) -> list[str]:
     return [_GUARD + cell if cell.startswith(_FORMULA_STARTS) else cell for cell in cells]

@@ -1,7 +1,7 @@
-"""Letter case: a list in capitals, or all in small letters, as names are written.
+"""Letter case: rewrites a list in capitals, or in small letters only, as names are usually written.
 
-A model that tells capitals apart does not know JANE DOE from notes that say Jane Doe. Where it does
-not, nothing changes by this.
+A model that tells capitals apart does not know JANE DOE from notes that say Jane Doe. For a model
+that does not, rewriting changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from audit.names.candidates import Candidates
 from audit.text import fold_letters, name_words
 
 MAX_SHARE = 0.9
-"""A list of which more than this is in one case is rewritten."""
+"""A list is rewritten if more than this share of it is in one case."""
 CAPITALS, SMALL, MIXED, NO_CASE = "capitals", "small", "mixed", ""
 
 RECASED = (
@@ -38,40 +38,40 @@ _JOINED = re.compile(
 
 
 def letter_case(part: str) -> str:
-    """Return the case of a part of a name: of two letters at least; "McDONALD" is in capitals."""
-    letters = [char for char in _PREFIX.sub("", part) if char.lower() != _capital(char)]
+    """Return the case of a part of a name with at least two letters; "McDONALD" is in capitals."""
+    letters = [char for char in _PREFIX.sub("", part) if char.lower() != _capitalise_letter(char)]
     if len(letters) < 2:
         return NO_CASE
-    if all(char == _capital(char) for char in letters):
+    if all(char == _capitalise_letter(char) for char in letters):
         return CAPITALS
     return SMALL if all(char == char.lower() for char in letters) else MIXED
 
 
-def _capital(char: str) -> str:
-    """Return a letter as a name begins with it; ß and its like, which no name begins with, stay."""
+def _capitalise_letter(char: str) -> str:
+    """Return the capital of a letter; ß and its like, which begin no name, stay."""
     title = char.title()
     return title if len(title) == 1 else char
 
 
 def with_usual_case(candidates: Candidates) -> Candidates:
-    """Return a list whose first names, or last names, are in one case as names are written.
+    """Return a list with usual letter case if its first names, or last names, are in one case.
 
-    First and last names are decided on each for themselves: over the whole list, and over its
+    The decision is made for first and for last names separately: over the whole list, and over its
     members, its controls and its names of unknown truth, which may come from different files.
     """
     columns = [list(candidates.first), list(candidates.last)]
     is_recased = list(candidates.is_recased)
     for parts, is_last in zip(columns, (False, True), strict=True):
         for row in _rows_in_one_case(parts, candidates.is_member):
-            written = usual_case(parts[row], is_last=is_last)
-            is_recased[row] |= written != parts[row]
-            parts[row] = written
+            recased_part = recase_part(parts[row], is_last=is_last)
+            is_recased[row] |= recased_part != parts[row]
+            parts[row] = recased_part
     first, last = map(tuple, columns)
     return replace(candidates, first=first, last=last, is_recased=tuple(is_recased))
 
 
 def _rows_in_one_case(parts: Sequence[str], truths: Sequence[bool | None]) -> list[int]:
-    """Return the rows to rewrite: parts in one case, where most of their list, or truth, are."""
+    """Return the rows to rewrite: parts in one case if most of their list, or truth, are."""
     cases = {row: case for row, part in enumerate(parts) if (case := letter_case(part))}
     rows = set[int]()
     for truth in ({True, False, None}, {True}, {False}, {None}):
@@ -82,12 +82,12 @@ def _rows_in_one_case(parts: Sequence[str], truths: Sequence[bool | None]) -> li
     return sorted(rows)
 
 
-def usual_case(part: str, *, is_last: bool) -> str:
-    """Return a part of a name in one case as names are written, by rule.
+def recase_part(part: str, *, is_last: bool) -> str:
+    """Return a part of a name that is in one case in usual letter case, by rule.
 
-    Words begin with a capital, after a hyphen, after O' and D', and after Mc (McDonald; Macdonald
-    stays, for Machado). Particles of a last name before another word are small: van Gogh, although
-    some families write Van. Two consonants are the initials of a first name: TJ.
+    Words begin with a capital, also after a hyphen, after O' and D', and after Mc (McDonald; but
+    Macdonald, because of Machado). Particles of a last name before another word are small: van
+    Gogh, although some families write Van. Two consonants are the initials of a first name: TJ.
     """
     pieces = _BETWEEN.split(part)  # words at even places
     for place in range(0, len(pieces), 2):
@@ -99,7 +99,7 @@ def usual_case(part: str, *, is_last: bool) -> str:
         elif not is_last and _CONSONANTS.fullmatch(key):
             pieces[place] = word.upper()
         else:
-            pieces[place] = _capitalised(word)
+            pieces[place] = _capitalise(word)
     return "".join(pieces)
 
 
@@ -110,19 +110,19 @@ def _is_small(key: str, *, is_first: bool) -> bool:
     return key in small - capital - (name_words("capital_at_begin") if is_first else set())
 
 
-def _capitalised(word: str) -> str:
-    """Return a word in small letters with capitals where names have them."""
+def _capitalise(word: str) -> str:
+    """Return a word in small letters with the capitals of names."""
     letters, is_begin = list(word), True
     joined = _JOINED.match(word)
     for place, char in enumerate(word):
         if is_begin or (joined and place == joined.end()):
-            letters[place] = _capital(char)
+            letters[place] = _capitalise_letter(char)
         is_begin = char == "." or (is_begin and not char.isalpha())
     return "".join(letters)
 
 
-def case_notes(candidates: Candidates) -> list[Message]:
-    """Say how many names of a list were rewritten, and how many are in one case beside others."""
+def report_letter_case(candidates: Candidates) -> list[Message]:
+    """Report how many names were rewritten, and how many are in one case unlike the rest."""
     n_names, n_recased = len(candidates), sum(candidates.is_recased)
     n_uneven = sum(
         not is_recased and any(map(_is_shouted, parts))

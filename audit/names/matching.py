@@ -1,7 +1,7 @@
-"""Which names of a list of first and last names occur in a corpus, as whole words, side by side.
+"""Finds the names of a list of first and last names in a corpus, as whole words, side by side.
 
-Comes in: texts, one by one. Goes out: pairs that occur. One pass answers for all names of a pool
-at once, so that controls can be drawn after it without reading the corpus again.
+Input: texts, one by one. Output: the pairs that occur. One pass finds all names of a pool at once,
+so that controls can be drawn afterwards without reading the corpus again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from audit.names.candidates import Candidates
 from audit.stats import assign_blocks
 from audit.text import is_unspaced
 
-# A special token is a word of its own: "[MASK]" is nobody of that name, and still parts two words.
+# A special token is a separate word: "[MASK]" is nobody's name, and it separates two words.
 WORD = re.compile(r"\[(?:cls|sep|mask|unk|pad)\]|</?s>|<(?:mask|unk|pad)>|\w+")
 _PLAIN_WORD = re.compile(r"\w+")
 _TO_SPACE = {code: " " for code in range(128) if not _PLAIN_WORD.match(chr(code))}
@@ -31,7 +31,7 @@ Words = tuple[str, ...]
 
 
 def fold(text: str) -> str:
-    """Return text as it is compared: no case, no width, no combining accents."""
+    """Return a text without case, width and combining accents, for comparison."""
     if text.isascii():
         return text.lower()
     folded = unicodedata.normalize("NFD", unicodedata.normalize("NFKC", text).casefold())
@@ -39,34 +39,34 @@ def fold(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text as they are compared."""
+    """Return the folded words of a text."""
     folded = fold(text)
-    # Special tokens cost each character a look; most texts have none of their brackets.
+    # Looking for special tokens is slow, and most texts have none of their brackets.
     if "[" in folded or "<" in folded:
         return WORD.findall(folded)
-    # The same words in half the time.
+    # This gives the same words in half the time.
     return folded.translate(_TO_SPACE).split() if text.isascii() else _PLAIN_WORD.findall(folded)
 
 
 def name_hits(
     candidates: Candidates, *, documents: Sequence[str]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Count, by block of documents, those that hold a candidate's name.
+    """Count, by block, the documents that hold a candidate's name.
 
     Returns
     -------
     hits, full_hits
-        [b, N] documents with the first or the last name; with both side by side, in the order in
-        which the name is written.
+        [b, N] documents with the first or the last name, and documents with both side by side in
+        the order in which the name is written.
     """
     index = PartIndex(candidates)
     blocks = assign_blocks(0, len(documents))
     shape = int(blocks.max(initial=-1)) + 1, len(candidates)
     hits, full_hits = np.zeros(shape), np.zeros(shape)
     for block, document in zip(blocks, documents, strict=True):
-        found = {(what, row) for what, rows in index.terms(document) for row in rows}
-        hits[block, sorted({row for _, row in found})] += 1
-        full_hits[block, sorted(row for what, row in found if what == "full")] += 1
+        terms = {(extent, row) for extent, rows in index.find_terms(document) for row in rows}
+        hits[block, sorted({row for _, row in terms})] += 1
+        full_hits[block, sorted(row for extent, row in terms if extent == "full")] += 1
     return hits, full_hits
 
 
@@ -82,27 +82,29 @@ def count_lexicon_names(
     Returns
     -------
     counts
-        The four counts that the paper reports for its 10,000 documents (section 5), both orders
-        apart: occurrences of `first` and of `last` names of the lexicon; of full names side by
-        side as `first_last` and `last_first`; of those in either order that are candidates,
-        `listed`; and `n_documents`.
+        The four counts that the paper reports for its 10,000 documents (section 5), with the two
+        orders apart. `first` and `last`: occurrences of names of the lexicon; `first_last` and
+        `last_first`: full names side by side; `listed`: those in either order that are candidates;
+        and `n_documents`.
     """
     firsts, lasts = set(map(fold, first_names)), set(map(fold, last_names))
     listed = set(zip(map(fold, candidates.first), map(fold, candidates.last), strict=True))
     n: Counter[str] = Counter()
     for document in documents:
-        found = words(document)
-        n["first"] += sum(word in firsts for word in found)
-        n["last"] += sum(word in lasts for word in found)
-        for one, two in pairwise(found):
-            n["first_last"] += one in firsts and two in lasts
-            n["last_first"] += one in lasts and two in firsts
-            n["listed"] += ((one, two) in listed) + ((two, one) in listed and one != two)
+        document_words = words(document)
+        n["first"] += sum(document_word in firsts for document_word in document_words)
+        n["last"] += sum(document_word in lasts for document_word in document_words)
+        for first_word, next_word in pairwise(document_words):
+            n["first_last"] += first_word in firsts and next_word in lasts
+            n["last_first"] += first_word in lasts and next_word in firsts
+            n["listed"] += ((first_word, next_word) in listed) + (
+                (next_word, first_word) in listed and first_word != next_word
+            )
     kinds = ("first", "last", "first_last", "last_first", "listed")
     return {kind: n[kind] for kind in kinds} | {"n_documents": len(documents)}
 
 
-# A character with what is composed with it: combining marks, half-width voicing, Hangul letters.
+# A character with its combining marks, half-width voicing marks or further Hangul letters.
 _HANGUL = "\u1100-\u11ff\uffa0-\uffdc"
 _CLUSTER = re.compile(
     f"[{_HANGUL}]+"
@@ -114,9 +116,9 @@ _CHUNK = re.compile(r"\s+|\S+")
 
 
 def fold_with_offsets(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
-    """Return text as it is compared, and where each of its characters begins and ends in it.
+    """Return the folded text, and the start and end in `text` of each of its characters.
 
-    Where folding cannot be followed character by character, whole words are given as one.
+    If folding cannot be traced character by character, each whole word counts as one character.
     """
     folded = fold(text)
     if text.isascii():
@@ -133,92 +135,95 @@ def fold_with_offsets(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
 
 
 Term = tuple[str, tuple[int, ...]]
-"""What a stretch of text is, "full" or "part", and of which rows' names."""
+"""Whether a stretch of text is a "full" name or a "part", and the rows of these names."""
 
 
 T = TypeVar("T")
 
 
 class Lexicon(Generic[T]):
-    """What is known of sequences (of words, or of characters), found by their first member."""
+    """Finds known sequences (of words, or of characters) in texts, by their first member."""
 
-    def __init__(self, known: Mapping[Any, T]) -> None:
-        self._known = known
+    def __init__(self, entries: Mapping[Any, T]) -> None:
+        self._entries = entries
         self._lengths: dict[str, set[int]] = defaultdict(set)
-        for sequence in known:
+        for sequence in entries:
             self._lengths[sequence[0]].add(len(sequence))
 
     def begins(self, member: str) -> bool:
-        """Whether a sequence begins with it."""
+        """Whether a sequence begins with this member."""
         return member in self._lengths
 
-    def at(self, text: Sequence[str], start: int) -> Iterator[tuple[int, T]]:
-        """Yield where each sequence ends that begins at a place, and what is known of it."""
+    def match_at(self, text: Sequence[str], start: int) -> Iterator[tuple[int, T]]:
+        """Yield the end and the entry of each sequence that begins at a place."""
         for n in self._lengths.get(text[start], ()) if start < len(text) else ():
-            if start + n <= len(text) and (known := self._known.get(text[start : start + n])):
-                yield start + n, known
+            if start + n <= len(text) and (entry := self._entries.get(text[start : start + n])):
+                yield start + n, entry
 
     def find(self, text: Sequence[str]) -> Iterator[tuple[int, int, T]]:
-        """Yield (start, end, what is known) of every sequence in a text of words or characters."""
+        """Yield (start, end, entry) of every sequence in a text of words or characters."""
         for start in compress(count(), map(self._lengths.__contains__, text)):
-            for end, known in self.at(text, start):
-                yield start, end, known
+            for end, entry in self.match_at(text, start):
+                yield start, end, entry
 
 
 class PartIndex:
     """Finds the names of a list in texts, whole and in part.
 
-    Names are sequences of words; in Han or kana runs of characters, whatever white space stands
-    between. A name of one part is found in full.
+    Names are sequences of words; names in Han or kana are runs of characters, with any white space
+    between them. A name of one part counts as full.
     """
 
     def __init__(self, names: Candidates) -> None:
-        found: tuple[dict[Any, Any], dict[Any, Any]] = {}, {}
+        entries: tuple[dict[Any, Any], dict[Any, Any]] = {}, {}
         for row in range(len(names)):
             parts = names.parts(row)
-            whole = ("full", names.separator(row).join(text for _, text in parts))
-            own = [("part", text) for _, text in parts] if len(parts) > 1 else []
-            for what, entry in (*own, whole):
+            full_name = ("full", names.separator(row).join(text for _, text in parts))
+            name_parts = [("part", text) for _, text in parts] if len(parts) > 1 else []
+            for extent, entry in (*name_parts, full_name):
                 is_run = is_unspaced(entry)
                 sequence = fold(entry).replace(" ", "") if is_run else tuple(words(entry))
                 if sequence:
-                    found[is_run].setdefault(sequence, {}).setdefault(what, []).append(row)
+                    entries[is_run].setdefault(sequence, {}).setdefault(extent, []).append(row)
         self._words, self._runs = (
             Lexicon(
                 {
-                    sequence: [(what, tuple(sorted({*rows}))) for what, rows in sorted(of.items())]
-                    for sequence, of in one.items()
+                    sequence: [
+                        (extent, tuple(sorted({*rows})))
+                        for extent, rows in sorted(rows_by_extent.items())
+                    ]
+                    for sequence, rows_by_extent in rows_by_sequence.items()
                 }
             )
-            for one in found
+            for rows_by_sequence in entries
         )
-        self._has_runs = bool(found[True])
+        self._has_runs = bool(entries[True])
 
-    def _found(self, folded: str) -> Iterator[list[tuple[int, int, Term]]]:
+    def _match_sequences(self, folded: str) -> Iterator[list[tuple[int, int, Term]]]:
         in_words = self._words.find(tuple(WORD.findall(folded)))
         in_runs = self._runs.find("".join(folded.split())) if self._has_runs else ()
-        for found in (in_words, in_runs):
-            yield [(start, end, term) for start, end, terms in found for term in terms]
+        for matches in (in_words, in_runs):
+            yield [(start, end, term) for start, end, terms in matches for term in terms]
 
-    def terms(self, text: str) -> Iterator[Term]:
-        """Yield what stands in a text."""
-        return (term for found in self._found(fold(text)) for _, _, term in found)
+    def find_terms(self, text: str) -> Iterator[Term]:
+        """Yield the terms of a text."""
+        return (term for matches in self._match_sequences(fold(text)) for _, _, term in matches)
 
-    def places(self, text: str) -> Iterator[tuple[int, int, Term]]:
-        """Yield (start, end, what stands there) of every place in a text; they may overlap."""
+    def find_places(self, text: str) -> Iterator[tuple[int, int, Term]]:
+        """Yield (start, end, term) of every name in a text; places may overlap."""
         folded = fold(text)
-        in_words, in_runs = self._found(folded)
+        in_words, in_runs = self._match_sequences(folded)
         if in_words or in_runs:
             _, starts, ends = fold_with_offsets(text)
             spans = [match.span() for match in WORD.finditer(folded)]
             places = [(i, i + 1) for i, letter in enumerate(folded) if not letter.isspace()]
-            for units, found in ((spans, in_words), (places, in_runs)):
-                for at, end, term in found:
-                    yield starts[units[at][0]], ends[units[end - 1][1] - 1], term
+            for units, matches in ((spans, in_words), (places, in_runs)):
+                for start, end, term in matches:
+                    yield starts[units[start][0]], ends[units[end - 1][1] - 1], term
 
 
 Pair = tuple[str, str]
-"""(first, last) as `audit.names.matching.fold` writes them."""
+"""(first, last), both folded by `fold`."""
 
 
 class NameIndex:
@@ -227,7 +232,7 @@ class NameIndex:
     Parameters
     ----------
     firsts, lasts
-        Parts, in any case; those in Han or kana are found wherever their characters stand.
+        Parts, in any letter case. Parts in Han or kana are also found within words.
     """
 
     def __init__(self, *, firsts: Iterable[str], lasts: Iterable[str]) -> None:
@@ -242,7 +247,7 @@ class NameIndex:
             "|".join(re.escape(p) for p in sorted(map(fold, parts), key=len, reverse=True))
             for parts in (filter(is_unspaced, firsts), filter(is_unspaced, lasts))
         )
-        # Looking ahead, so that names that overlap are all found; the longest part is taken.
+        # A look-ahead finds names that overlap; the longest part is taken.
         self._unspaced = (
             first
             and last
@@ -252,19 +257,19 @@ class NameIndex:
             )
         )
 
-    def pairs(self, text: str) -> Iterator[Pair]:
-        """Yield full names as often as they occur: "First Last", "First M. Last", "Last, First"."""
+    def find_pairs(self, text: str) -> Iterator[Pair]:
+        """Yield each occurrence of a full name: "First Last", "First M. Last", "Last, First"."""
         tokens = tuple(words(text))
         for start, end, first in self._first.find(tokens):
             around = range(max(0, start - 3), min(end + 2, len(tokens)))
             lasts = {
                 last
-                for at in around
-                if self._last.begins(tokens[at])
-                for stop, last in self._last.at(tokens, at)
-                # A middle name or initial at most between the two; or "Last, First": the last name
-                # ends where the first begins.
-                if at >= end or stop == start
+                for place in around
+                if self._last.begins(tokens[place])
+                for stop, last in self._last.match_at(tokens, place)
+                # At most a middle name or initial stands between the two. In "Last, First" the last
+                # name ends where the first begins.
+                if place >= end or stop == start
             }
             for last in lasts:
                 yield " ".join(first), " ".join(last)
@@ -275,16 +280,16 @@ class NameIndex:
 
 
 def pair_of(first: str, last: str) -> Pair:
-    """Return a name as `NameIndex.pairs` writes it."""
-    return _part(first), _part(last)
+    """Return a name in the form of `NameIndex.find_pairs`."""
+    return _fold_part(first), _fold_part(last)
 
 
 @lru_cache(maxsize=10_000)
-def _part(text: str) -> str:
+def _fold_part(text: str) -> str:
     return fold(text) if is_unspaced(text) else " ".join(words(text))
 
 
-def is_absent(taken: Collection[Pair], first: str, last: str) -> bool:
-    """Whether a name is none of those taken, in either order."""
+def is_absent(pairs: Collection[Pair], first: str, last: str) -> bool:
+    """Whether a name is none of the pairs, in either order."""
     pair = pair_of(first, last)
-    return pair not in taken and pair[::-1] not in taken
+    return pair not in pairs and pair[::-1] not in pairs

@@ -1,7 +1,7 @@
-"""Spelling: names as the word pieces of a tokenizer, as they stand in running text or a passage.
+"""Spelling: names as word pieces of a tokenizer, as in running text or in a passage.
 
 Legend: N names, K the largest number of pieces of any part. Source: Nakamura et al., section 4.2.
-Differs: the paper leaves names of several word pieces out.
+Differs: the paper leaves out names of several word pieces.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Ids = NDArray[np.int64]
 NO_PIECE = -1
 NO_TWIN = -1
 FIRST, LAST, NO_PART = 0, 1, -1
-"""Columns of a name's parts: given name, family name; -1 where it has none."""
+"""Columns of a name's parts: given name, family name; -1 for none."""
 TWINS = (
     "{n_twins} of {n_score} names are the same name to this model as another of the list, for "
     "its tokenizer spells both alike (accents, for example). They are left out; the other one is "
     "scored."
 )
 UNSPELLABLE = 1_000_000
-"""Pieces of a part that the tokenizer cannot spell."""
+"""Number of pieces of a part that the tokenizer cannot spell."""
 CountPieces = Callable[[str, str], int]
-"""Word pieces of a part, given its role ("first" or "last") and its text."""
+"""A function from a part's role ("first" or "last") and text to its number of word pieces."""
 _COLUMN = {"first": FIRST, "last": LAST}
 
 
@@ -42,19 +42,19 @@ class PartPieces:
     Attributes
     ----------
     ids
-        [N, 2, K]: pieces of the part written first and of the part written second, filled up
-        with `NO_PIECE`; the second is empty for a name that cannot be split.
+        [N, 2, K] pieces of the part written first and of the part written second, padded with
+        `NO_PIECE`; the second part is empty for a name that cannot be split.
     n_pieces
         [N, 2] numbers of pieces; 0 for a part that is missing.
     roles
-        [N, 2] which part of the name each is: `FIRST`, `LAST` or `NO_PART`.
+        [N, 2] role of each part: `FIRST`, `LAST` or `NO_PART`.
     is_known
-        [N] False where a part has no pieces or an unknown one, or where passages of this kind have
-        no place for any part of the name, and for a twin: such a name is not scored.
+        [N] False if a part has no pieces or an unknown piece, if passages of this kind have no
+        place for any part of the name, or if the name is a twin: such a name is not scored.
     twin_of
-        [N] the row whose name has the same pieces in every part that stands in such passages, and
-        the same text in the others, so that it is the same name to the model: the first such row,
-        members and names of unknown truth before controls; -1 for none.
+        [N] the row that is the same name to the model, -1 for none: it has the same pieces in every
+        part that stands in such passages, and the same text in the other parts. It is the first
+        such row, with members and names of unknown truth before controls.
     """
 
     ids: Ids
@@ -66,14 +66,14 @@ class PartPieces:
 
 @dataclass(frozen=True)
 class PassageKind:
-    """What decides how a name is tokenised in a passage and how its masks are laid out.
+    """The kind of a passage, which decides how a name is tokenised and how its masks are laid out.
 
     Attributes
     ----------
     slots, separator
-        As in `Passage`; ("full",) takes the candidate's own order and separator.
+        As in `Passage`; ("full",) means the candidate's own order and separator.
     lead
-        " " if white space stands before the name, else "".
+        " " if white space precedes the name, else "".
     """
 
     slots: tuple[str, ...]
@@ -93,40 +93,46 @@ def token_ids(tokenizer: Any, text: str) -> list[int]:
 def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) -> PartPieces:
     """Tokenise every name as it stands in passages of one kind, part by part.
 
-    Each part is tokenised with the white space that stands before it there (byte-level
-    tokenizers such as RoBERTa's have other pieces at the beginning of a text than after a space).
+    Each part is tokenised with the white space that precedes it there (byte-level tokenizers such
+    as RoBERTa's have other pieces at the beginning of a text than after a space).
     """
     index: dict[str, int] = {}  # each text is tokenised once: long lists share their parts
     texts: list[int] = []
     columns: list[int] = []
     for first, last in zip(candidates.first, candidates.last, strict=True):
-        slots, behind = kind.slots, _space(kind.separator)
+        slots, next_lead = kind.slots, _trailing_space(kind.separator)
         if slots == ("full",):  # the name's own order and separator
             is_turned = is_unspaced(first + last)
-            slots, behind = (("last", "first"), "") if is_turned else (("first", "last"), " ")
+            slots, next_lead = (("last", "first"), "") if is_turned else (("first", "last"), " ")
         n_before, lead = len(texts), kind.lead
         for role in slots:
             if part := first if role == "first" else last:
                 texts.append(index.setdefault(lead + part, len(index)))
                 columns.append(_COLUMN[role])
-                lead = behind
+                lead = next_lead
         missing = [NO_PART] * (2 - len(texts) + n_before)
         texts += missing
         columns += missing
     spelled = [token_ids(tokenizer, text) for text in index]
     width = max(1, *map(len, spelled), 1)
-    table = np.array([[*own, *[NO_PIECE] * (width - len(own))] for own in (*spelled, [])])
-    ids = table[np.array(texts, dtype=np.int64).reshape(-1, 2)]  # -1, no part: the last, empty row
+    table = np.array(
+        [[*row_ids, *[NO_PIECE] * (width - len(row_ids))] for row_ids in (*spelled, [])]
+    )
+    ids = table[
+        np.array(texts, dtype=np.int64).reshape(-1, 2)
+    ]  # -1 (no part) takes the last row, which is empty
     roles = np.array(columns, dtype=np.int64).reshape(-1, 2)
     n_pieces = (ids != NO_PIECE).sum(axis=2)
     is_spelt = (n_pieces > 0) & (ids != tokenizer.unk_token_id).all(axis=2)
     is_known = (is_spelt | (roles == NO_PART)).all(axis=1) & (roles != NO_PART).any(axis=1)
-    twin_of = _twins(candidates, roles=roles, ids=ids, is_known=is_known)
+    twin_of = _find_twins(candidates, roles=roles, ids=ids, is_known=is_known)
     is_known &= twin_of == NO_TWIN
     return PartPieces(ids=ids, n_pieces=n_pieces, roles=roles, is_known=is_known, twin_of=twin_of)
 
 
-def _twins(candidates: Candidates, *, roles: Ids, ids: Ids, is_known: NDArray[np.bool_]) -> Ids:
+def _find_twins(
+    candidates: Candidates, *, roles: Ids, ids: Ids, is_known: NDArray[np.bool_]
+) -> Ids:
     """Return the row that is the same name to the model [N]; `NO_TWIN` for none."""
     twin_of = np.full(len(candidates), NO_TWIN, dtype=np.int64)
     rows = np.flatnonzero(is_known)
@@ -134,7 +140,7 @@ def _twins(candidates: Candidates, *, roles: Ids, ids: Ids, is_known: NDArray[np
     rows = rows[np.argsort(is_control[rows], kind="stable")]
     if len(rows):
         unread = [
-            _text_numbers(texts, is_read=(roles == role).any(axis=1))
+            _number_texts(texts, is_read=(roles == role).any(axis=1))
             for role, texts in ((FIRST, candidates.first), (LAST, candidates.last))
         ]
         names = np.column_stack([roles, ids.reshape(len(ids), -1), *unread])[rows]
@@ -144,8 +150,8 @@ def _twins(candidates: Candidates, *, roles: Ids, ids: Ids, is_known: NDArray[np
     return twin_of
 
 
-def _text_numbers(texts: Sequence[str], *, is_read: NDArray[np.bool_]) -> Ids:
-    """Return a number for each part's text [N]; 0 where its pieces are read."""
+def _number_texts(texts: Sequence[str], *, is_read: NDArray[np.bool_]) -> Ids:
+    """Return a number for each part's text [N]; 0 if its pieces are read."""
     numbers: dict[str, int] = {}
     return np.array(
         [
@@ -158,10 +164,10 @@ def _text_numbers(texts: Sequence[str], *, is_read: NDArray[np.bool_]) -> Ids:
 def refuse_opposite_twins(
     candidates: Candidates, *, tokenizer: Any, kind: PassageKind | None = None
 ) -> None:
-    """Raise an `AuditError` where two rows of a file are one name to the model, with other truth.
+    """Raise an `AuditError` if two rows of a file are one name to the model but differ in truth.
 
-    Danielle and Dáníéllé have the same pieces where a tokenizer drops accents. A control that was
-    drawn, and so has no row, is no contradiction: `part_pieces` leaves it out.
+    Danielle and Dáníéllé have the same pieces if a tokenizer drops accents. A control that was
+    drawn has no row and is no contradiction: `part_pieces` leaves it out.
     """
     if len({*candidates.is_member}) < 2:
         return
@@ -181,34 +187,34 @@ def refuse_opposite_twins(
             )
 
 
-def _space(separator: str) -> str:
+def _trailing_space(separator: str) -> str:
     return separator[-1:] if separator[-1:].isspace() else ""
 
 
 def pieces_by_role(pieces: PartPieces) -> Ids:
-    """Return the word pieces of each name's first and last part [N, 2]; 0: none."""
-    found = np.zeros_like(pieces.n_pieces)
-    for place in (0, 1):
-        rows = np.flatnonzero(pieces.roles[:, place] != NO_PART)
-        found[rows, pieces.roles[rows, place]] = pieces.n_pieces[rows, place]
-    return found
+    """Return the number of word pieces of each name's first and last part [N, 2]; 0 for none."""
+    n_pieces = np.zeros_like(pieces.n_pieces)
+    for column in (0, 1):
+        rows = np.flatnonzero(pieces.roles[:, column] != NO_PART)
+        n_pieces[rows, pieces.roles[rows, column]] = pieces.n_pieces[rows, column]
+    return n_pieces
 
 
 def piece_counter(tokenizer: Any, *, kind: PassageKind = RUNNING_TEXT) -> CountPieces:
     """Return a function from a part's role and text to its number of word pieces.
 
-    Each part is counted with the white space that stands before it in passages of this kind. A part
-    that the tokenizer cannot spell counts as `UNSPELLABLE`, so that no name with it is ever drawn
-    beside names that can be scored.
+    Each part is counted with the white space that precedes it in passages of this kind. A part that
+    the tokenizer cannot spell counts as `UNSPELLABLE`, so that no name with it is ever drawn as a
+    control of names that can be scored.
     """
-    slots, separator, lead = kind.slots, _space(kind.separator), kind.lead
+    slots, separator, lead = kind.slots, _trailing_space(kind.separator), kind.lead
 
     def count(role: str, part: str) -> int:
         first = slots[0]
         if first == "full":
             first = "last" if is_unspaced(part) else "first"
-        behind = separator if slots != ("full",) else "" if is_unspaced(part) else " "
-        return n_pieces((lead if role == first else behind) + part)
+        next_lead = separator if slots != ("full",) else "" if is_unspaced(part) else " "
+        return n_pieces((lead if role == first else next_lead) + part)
 
     @cache
     def n_pieces(text: str) -> int:

@@ -58,7 +58,7 @@ def find_hits(texts: Sequence[str], *, index: PartIndex) -> tuple[tuple[Hit, ...
 
     Hits may overlap: a full name holds its parts. `marks_of` gives stretches that do not.
     """
-    found = ([Hit(start, end, *term) for start, end, term in index.places(t)] for t in texts)
+    found = ([Hit(start, end, *term) for start, end, term in index.find_places(t)] for t in texts)
     return tuple(tuple(sorted(hits, key=lambda h: (h.start, -h.end, h.part))) for hits in found)
 
 

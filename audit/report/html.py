@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from audit import tables
 from audit.attack.question import command_line
-from audit.errors import written
+from audit.errors import render_message
 from audit.report.compare import Comparison
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Language
 from audit.report.name_table import (
@@ -89,7 +89,7 @@ def report_html(
             language=choice.language,
             has_words=words.__contains__,
             t=Words(choice.language, words).text,
-            told=partial(written, language=choice.language),
+            told=partial(render_message, language=choice.language),
             rule_words=lambda rule: words.get(f"rule_{rule}", rule),
             settings=report.question.get("settings", {}),
             min_controls=MIN_CONTROLS,

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from audit.corpus.corpora import CORPORA
 from audit.corpus.other_names import OTHER_NAMES_SEED, write_other_names
-from audit.corpus.truth import PRIVATE, listed_file, read_listed, unreadable
+from audit.corpus.truth import PRIVATE, listed_file, make_unreadable_error, read_listed
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.models.inspect import (
@@ -402,7 +402,7 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
             lines, is_exact = file.readlines(SAMPLE_BYTES), not file.read(1)
         prepared = [prepared_sentences(str(json.loads(line)["text"])) for line in lines]
     except (OSError, ValueError, KeyError, TypeError):
-        raise unreadable() from None
+        raise make_unreadable_error() from None
     texts = [one for one in prepared if one]
     n_tokens = call_limited(_count_tokens, texts, model, place=find_display_name(model))
     share = sum(map(len, lines)) / path.stat().st_size if lines else 1.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from audit.names.people import draw, rules_of
+from audit.names.people import draw, parse_rules
 
 T = TypeVar("T")
 _FOLDER = Path(__file__).resolve().parent
@@ -146,7 +146,7 @@ def grammar_of(texts: Iterable[str]) -> Grammar:
     """Return the rules of some files together."""
     grammar: dict[str, tuple[Template, ...]] = {}
     for text in texts:
-        for name, alternatives in rules_of(text):
+        for name, alternatives in parse_rules(text):
             if name in grammar or not alternatives:
                 raise ValueError(f"{name}: this rule is there twice, or has no alternatives")
             grammar[name] = tuple(map(template_of, alternatives))
@@ -168,7 +168,7 @@ def words(name: str) -> tuple[str, ...]:
     """
     path = _FOLDER / f"{name}.txt"
     if not path.exists():
-        return dict(rules_of(path.with_name("values.txt").read_text("utf-8")))[path.stem]
+        return dict(parse_rules(path.with_name("values.txt").read_text("utf-8")))[path.stem]
     lines = path.read_text("utf-8").splitlines()
     kept = (word for line in lines if not line.startswith("#") for word in line.split())
     return tuple(word.replace("_", " ") for word in kept)

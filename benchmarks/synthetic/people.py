@@ -24,13 +24,13 @@ from audit.names.people import (
     JAPANESE,
     NamePart,
     PersonName,
-    full_form,
-    in_form,
+    birth_period,
+    choose_full_form,
+    fill_form,
     label_of,
     licence_number,
-    time_of,
     value_of,
-    written,
+    write_name,
 )
 from audit.notes.dates import find_era_year
 from audit.notes.spans import CONTACT, IDENTIFIER, LINKAGE_CODE, PERSONAL_ID_CODE
@@ -64,7 +64,7 @@ def japanese_name(dice: Dice, *, sex: str, birth_year: int, is_wide: bool = Fals
 def _given(dice: Dice, *, sex: str, birth_year: int) -> tuple[str, str]:
     gender = "male" if sex == "M" else "female"
     if dice.chance(_LISTED_SHARE):
-        return dice.pick(_readings(f"{gender}_{time_of(birth_year)}"))
+        return dice.pick(_readings(f"{gender}_{birth_period(birth_year)}"))
     return _composed(gender, dice)
 
 
@@ -205,7 +205,7 @@ def foreign_name(parts: tuple[str, ...], dice: Dice) -> str:
 
 def _name_fields(name: PersonName) -> dict[str, str]:
     """Return what the ways of writing a name in Latin letters are made of."""
-    surname, given = name.surname.romaji, name.given.romaji
+    surname, given = name.surname.romaji, name.given_name.romaji
     initials = {"s": surname[0], "g": given[0]}
     wide = {letter.upper(): text.translate(WIDE) for letter, text in initials.items()}
     capitals = {"SURNAME": surname.upper(), "GIVEN": given.upper()}
@@ -346,7 +346,7 @@ def _clinic(dice: Dice) -> str:
     if not dice.chance(0.55):
         return _practice(dice)
     name = japanese_name(dice, sex="M", birth_year=1960).surname
-    own = name.kana if dice.chance(0.08) else name.written
+    own = name.kana if dice.chance(0.08) else name.native
     return own + dice.word("ja/doctors_practices")
 
 
@@ -390,7 +390,7 @@ def _nickname(dice: Dice) -> str:
     if dice.chance(0.5):
         return dice.word("ja/bare_places") + dice.word("ja/short_hospitals")
     name = japanese_name(dice, sex="M", birth_year=1960, is_wide=True).surname
-    return name.written + dice.word("ja/short_practices")
+    return name.native + dice.word("ja/short_practices")
 
 
 def _postcode(dice: Dice) -> str:
@@ -466,7 +466,7 @@ def _american_ward(dice: Dice) -> str:
 
 def _american_record(dice: Dice) -> str:
     number, n_digits = dice.number(), dice.between(6, 8)
-    text = in_form("C" + "0" * (n_digits - 1), number)
+    text = fill_form("C" + "0" * (n_digits - 1), number)
     return dice.pick((text, text, f"{text[:3]}-{text[3:]}", f"{dice.pick('AMX')}{text}"))
 
 
@@ -720,7 +720,7 @@ class EnglishCast(Cast):
             text = self._forms[form].format(**_name_fields(name))
             return Piece(text, QUASI if form == "letters" else IDENTIFIER)
         form = form or self._dice.pick(("spaced",) * 5 + ("middle",))
-        return Piece(written(name, form), label_of(form))
+        return Piece(write_name(name, form), label_of(form))
 
     def _age(self, form: str) -> str:
         years, dice = self._years, self._dice
@@ -854,15 +854,15 @@ class JapaneseCast(Cast):
             return Piece(text, IDENTIFIER if form == "romaji" else QUASI)
         if form in ("kana", "half_kana", "hiragana"):
             gap = dice.pick((" ", " ", "") if form == "half_kana" else (" ", " ", "　", ""))
-            return Piece(written(name, form).replace(" ", gap), IDENTIFIER)
+            return Piece(write_name(name, form).replace(" ", gap), IDENTIFIER)
         if form == "initial":
             return Piece(name.surname.romaji[0], QUASI)
         if form in ("surname_kana", "surname_romaji"):
             return Piece(getattr(name.surname, form.removeprefix("surname_")), QUASI)
         if not form:
             is_usual = dice.chance(_USUAL_SHARE)
-            form = self._usual if is_usual else full_form(name.locale, dice.number())
-        return Piece(written(name, form), label_of(form))
+            form = self._usual if is_usual else choose_full_form(name.locale, dice.number())
+        return Piece(write_name(name, form), label_of(form))
 
     def _is_of_abroad(self, who: str) -> bool:
         if who not in self._foreign:

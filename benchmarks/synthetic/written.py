@@ -120,7 +120,7 @@ def _name(kind: str, words: str, dice: Dice) -> str:
     if re.fullmatch(r"(?:[A-Z]\.? ?){1,3}", words):
         return re.sub("[A-Z]", lambda _: dice.pick("ABCDEFGHIJKLMNOPRSTUVWY"), words)
     drawn = english_name(dice, sex=sex, is_wide=True)
-    first, last = drawn.given.written, drawn.surname.written
+    first, last = drawn.given_name.native, drawn.surname.native
     if dice.chance(0.5):
         first, last = _listed("first names", dice), _listed("surnames", dice)
     if dice.chance(0.06):
@@ -162,16 +162,16 @@ def _japanese(kind: str, words: str, dice: Dice, sex: str) -> str:
             return "・".join(parts) if kind == "N" else dice.pick(parts)
         name = japanese_name(dice, sex=sex, birth_year=1970, is_wide=True)
         gap = " " if " " in words else "　" if "　" in words else ""
-        kana = name.surname.kana, name.given.kana
+        kana = name.surname.kana, name.given_name.kana
         return gap.join(kana) if kind == "N" else dice.pick(kana)
     name = japanese_name(dice, sex=sex, birth_year=dice.between(1925, 2020), is_wide=True)
     if kind == "S":
-        return dice.pick((name.surname.written, name.surname.written, name.given.written))
+        return dice.pick((name.surname.native, name.surname.native, name.given_name.native))
     gap = "　" if "　" in words else " " if " " in words else ""
     gap = dice.pick(("", "", " ", "　")) if dice.chance(_OTHER_FORM) else gap
     if dice.chance(0.03):
         return foreign_name(foreign_parts(dice), dice)
-    return name.surname.written + gap + name.given.written
+    return name.surname.native + gap + name.given_name.native
 
 
 def _day(words: str, dice: Dice, *, is_age: bool, is_time: bool) -> str:

@@ -63,12 +63,12 @@ def require_login(say: Words) -> bool:
     try:
         data_home()
     except AuditError as error:
-        st.html(heading(say.text("no_data"), below=error.written(say.language)))
+        st.html(heading(say.text("no_data"), below=error.render(say.language)))
         return False
     try:
         providers, known = login_providers(), role()
     except AuditError as error:
-        st.html(heading(say.text("login_broken"), below=error.written(say.language)))
+        st.html(heading(say.text("login_broken"), below=error.render(say.language)))
         return False
     if known:
         return True
@@ -304,7 +304,7 @@ def note(action: str, *, audit: str = "", is_once: bool = False, **counts: int |
     except AuditError as error:
         if action in _MUST_BE_LOGGED:
             raise
-        st.html(heading(say.text("report_log_fails"), below=error.written(say.language)))
+        st.html(heading(say.text("report_log_fails"), below=error.render(say.language)))
         return
     if is_once:
         seen.add(mark)
@@ -409,7 +409,7 @@ def reveal_switch(say: Words, *, audit: str) -> None:
             try:
                 note("revealed", audit=audit, reason=reason)
             except AuditError as error:
-                why = error.written(say.language)
+                why = error.render(say.language)
                 st.html(heading("", below=say.text("reveal_refused", why=why)))
                 return
             st.session_state["is_revealed"] = True

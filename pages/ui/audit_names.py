@@ -11,15 +11,15 @@ import streamlit as st
 
 from audit.corpus.candidate_lists import keep_lists
 from audit.corpus.corpora import CORPORA
-from audit.errors import AuditError, Message, written
+from audit.errors import AuditError, Message, render_message
 from audit.home import salted_digest
 from audit.models.registry import RegisteredModel
 from audit.names import lists
 from audit.names.candidates import GUESSED_KINDS, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
-from audit.names.files import NAMES_ENDINGS, names_template
-from audit.names.letter_case import case_notes
+from audit.names.files import NAMES_ENDINGS, make_names_template
+from audit.names.letter_case import report_letter_case
 from audit.names.lists import KeptNames, KeptPassages, Line
 from audit.names.spelling import TWINS
 from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS
@@ -183,7 +183,7 @@ def make_list(
         file_button(
             say,
             "names_template",
-            lambda: names_template().encode("utf-8-sig"),
+            lambda: make_names_template().encode("utf-8-sig"),
             label="audit_template",
             name="names_template",
             file_name="names-template.csv",
@@ -300,9 +300,9 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
     columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
     draw_table(say, "audit_counts", columns, caption=f"{read} {truth}".strip())
     warnings = []
-    warnings += [written(note, say.language) for note in case_notes(view.candidates)]
+    warnings += [render_message(note, say.language) for note in report_letter_case(view.candidates)]
     if kinds := guessed_kinds(view.candidates):
-        warnings.append(written(Message(GUESSED_KINDS, **kinds), say.language))
+        warnings.append(render_message(Message(GUESSED_KINDS, **kinds), say.language))
     draw_notes(say, view.notes, title="audit_notes")
     draw_notes(say, view.own_notes, title="audit_own_notes")
     spelling = None
@@ -314,7 +314,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
         warnings.append(say.text("audit_unspelt", n=spelling.by_pieces.n_missing))
     if spelling is not None and spelling.n_twins:
         twins = Message(TWINS, n_twins=spelling.n_twins, n_score=view.line.n)
-        warnings.append(written(twins, say.language))
+        warnings.append(render_message(twins, say.language))
     for text in warnings:
         st.html(f'<p class="ka-refused">{escaped(text)}</p>')
     with st.expander(say.text("audit_look"), key="look", expanded=not view.line.code):
@@ -333,7 +333,7 @@ def draw_notes(say: Words, notes: Sequence[RowNote], *, title: str) -> None:
     if notes:
         n, shown = f"{len(notes):,}", notes[:_MAX_NOTES]
         rows = [str(one.row) for one in shown]
-        remarks = [written(one.what, say.language) for one in shown]
+        remarks = [render_message(one.what, say.language) for one in shown]
         with st.expander(say.text(title, n=n), key=title):
             columns = {"row": rows, "remark": remarks}
             draw_table(say, "audit_notes", columns, of=title, shown=len(rows), n=n)
@@ -424,7 +424,7 @@ def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None
     return choose_or_make(
         say,
         "passages",
-        lists.all_passages(cached.store()),
+        lists.list_passages(cached.store()),
         kept=cached.passages,
         make=make,
         draw=partial(draw_example, say, names=names),

@@ -248,7 +248,7 @@ def refused(say: Words, error: AuditError) -> None:
     """Show why something cannot be used, and what to do."""
     st.html(
         f'<p class="ka-refused" role="alert"><b>{say.html("refused")}</b> '
-        f"{told(error.written(say.language))}</p>"
+        f"{told(error.render(say.language))}</p>"
     )
 
 

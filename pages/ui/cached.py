@@ -266,14 +266,14 @@ check = _kept(32)(registry.check_pair)
 
 @_kept(8)
 def names(code: str) -> lists.KeptNames:
-    """Return a kept list; raises as `audit.names.lists.kept_names`."""
-    return lists.kept_names(code, store=store())
+    """Return a kept list; raises as `audit.names.lists.load_names`."""
+    return lists.load_names(code, store=store())
 
 
 @_kept(4)
 def passages(code: str) -> lists.KeptPassages:
-    """Return kept passages; raises as `audit.names.lists.kept_passages`."""
-    return lists.kept_passages(code, store=store())
+    """Return kept passages; raises as `audit.names.lists.load_passages`."""
+    return lists.load_passages(code, store=store())
 
 
 def new_names(
@@ -295,7 +295,7 @@ def new_names(
     if made[0] != key:
         known = names(base).candidates if base else None
         draft = lists.make_draft(
-            data, base=known, own=own, wanted=wanted, model=model, progress=progress
+            data, base=known, own_controls=own, n_by_kind=wanted, model=model, progress=progress
         )
         st.session_state["draft_of_names"] = made = key, draft
     return made[1]
@@ -383,7 +383,7 @@ def survey(file: NoteFile, *, columns: Columns) -> Survey:
 @_kept(4)
 def finder(register: NoteFile) -> RegisterFinder:
     """Return a register ready to be looked for in notes; raises as `read_register`."""
-    return RegisterFinder.of(read_register(register.path))
+    return RegisterFinder.from_register(read_register(register.path))
 
 
 @_kept(8)

@@ -11,10 +11,10 @@ from audit.corpus.candidate_lists import (
     CONTROLS,
     MEMBERS,
     ROLES,
+    default_controls,
     keep_lists,
-    list_of,
-    passages_for,
-    usual_controls,
+    read_list,
+    select_passages,
 )
 from audit.corpus.corpora import CORPORA, KINDS, KeptCorpus, refused_rows
 from audit.corpus.examine import (
@@ -22,15 +22,15 @@ from audit.corpus.examine import (
     CountTable,
     Examination,
     MentionCoverage,
-    beside_paper,
+    compare_with_paper,
 )
 from audit.corpus.make import MAX_CANARIES, CorpusTask
 from audit.corpus.preview import GROUPS, Survey, group_of, preview
 from audit.corpus.truth import NoteTruth
-from audit.errors import AuditError, written
+from audit.errors import AuditError, render_message
 from audit.home import registered_folders
 from audit.models.registry import find_model
-from audit.names.files import names_file
+from audit.names.files import encode_names_csv
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
 from audit.patients.register import REGISTER_ENDINGS
 from audit.report.documents import Hit
@@ -197,7 +197,11 @@ def draw_coverage(say: Words, found: MentionCoverage) -> None:
 
 def draw_counts(say: Words, table: CountTable, *, which: str) -> None:
     """Draw table 3 or 4 of the paper beside this corpus's."""
-    view, key, count = beside_paper(table, which=which), f"corpus_table_{which}", "corpus_axis_"
+    view, key, count = (
+        compare_with_paper(table, which=which),
+        f"corpus_table_{which}",
+        "corpus_axis_",
+    )
     head(say, key)
     if not view.bins:
         remark(say, "corpus_no_names")
@@ -296,7 +300,7 @@ def draw_left(say: Words, corpus: KeptCorpus, found: Examination) -> None:
 
 
 def _draw_refused(say: Words, rows: Iterable[RowNote], *, n: int) -> None:
-    cells = [(one.row, written(one.what, say.language)) for one in rows]
+    cells = [(one.row, render_message(one.what, say.language)) for one in rows]
     table = Table(("row", "remark"), cells)
     draw_table(say, "corpus_refused", table, shown=len(cells), n=f"{n:,}")
 
@@ -354,7 +358,7 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
         chosen = {}
         for which, options, usual in (
             ("roles", MEMBERS, ROLES),
-            ("controls", CONTROLS, usual_controls(corpus)),
+            ("controls", CONTROLS, default_controls(corpus)),
         ):
             chosen[which] = _some(say, which, [one for one in options if one in there], usual)
         if missing := next((which for which, some in chosen.items() if not some), None):
@@ -412,8 +416,10 @@ def _draw_files(
         for code, form in (("names", "csv"), ("passages", "jsonl")):
 
             def make(code: str = code) -> bytes:
-                listed = list_of(corpus, controls=controls, roles=roles)
-                return names_file(listed) if code == "names" else passages_for(corpus, listed)
+                listed = read_list(corpus, controls=controls, roles=roles)
+                return (
+                    encode_names_csv(listed) if code == "names" else select_passages(corpus, listed)
+                )
 
             file_button(
                 say,

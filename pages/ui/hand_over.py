@@ -54,7 +54,7 @@ def draw_decision(say: Words, digest: str) -> Decision:
             _draw_signatures(say, kept)
         # Under the button that was pressed.
         if refused := st.session_state.pop(_REFUSED, None):
-            why = refused.written(say.language)
+            why = refused.render(say.language)
             st.html(blocks.heading(say.text("decision_refused"), below=why))
     return kept
 

@@ -97,7 +97,7 @@ class SecurityHeaders:
         if is_file and not role_of_cookies(HTTPConnection(scope).cookies):
             app = PlainTextResponse("Forbidden", 403)
         if refused is not None:
-            told = "\n\n".join(refused.written(code) for code in LANGUAGES)
+            told = "\n\n".join(refused.render(code) for code in LANGUAGES)
             app = PlainTextResponse(f"{told}\n", 503)
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:

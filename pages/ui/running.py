@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from audit.errors import AuditError, written
+from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.jobs.table import COMMAND, FINISHING, Job
 from audit.task import SHORT, Question
@@ -160,7 +160,7 @@ def _reasons(say: Words, job: Job) -> str:
     lines = []
     if job.failure is not None:
         why = AuditError(job.failure.what, where=job.failure.where)
-        lines = [why.written(say.language), written(job.failure.do, say.language)]
+        lines = [why.render(say.language), render_message(job.failure.do, say.language)]
     elif job.state in ("cancelled", "interrupted"):
         lines = [say.text(f"jobs_{job.state}_why{_of(job)}")]
     return "".join(f'<p class="ka-job-why">{told(line)}</p>' for line in lines if line)

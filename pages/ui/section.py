@@ -121,7 +121,7 @@ def refusals(say: Words, *, key: str = "no_data") -> Iterator[None]:
     try:
         yield
     except AuditError as error:
-        st.html(blocks.heading(say.text(key), below=error.written(say.language)))
+        st.html(blocks.heading(say.text(key), below=error.render(say.language)))
 
 
 def attempt(say: Words, make: Callable[[], T]) -> T | None:

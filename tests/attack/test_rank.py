@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from audit.errors import AuditError
 from audit.names import spelling
 from audit.names.candidates import Candidates, make_candidates
-from audit.names.files import names_file
+from audit.names.files import encode_names_csv
 from audit.names.pools import us_pool
 from audit.rank import Ranking, RankTask, rank_names, write_ranking
 from audit.task import Contact
@@ -129,7 +129,7 @@ def test_a_task_reads_its_list_by_the_rules_of_all_lists(models, tmp_path, monke
     task.names.write_text("first_name,last_name\nAnn\n")
     with pytest.raises(AuditError, match="row 2"):
         task.run(QUIET)
-    task.names.write_bytes(names_file(other_names()))
+    task.names.write_bytes(encode_names_csv(other_names()))
     file, *counts = task.run(QUIET)
     assert (file, counts[:2], counts[3]) == (str(task.out), ["40", "40"], "1")
     assert task.question().digest == task.with_(device="auto").question().digest

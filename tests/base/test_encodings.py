@@ -50,7 +50,7 @@ def test_a_japanese_encoding_that_is_not_read_is_named(codec, name):
     data = f"氏名：山田太郎。{rare}ほかの薬を使う。".encode(codec)
     with pytest.raises(AuditError, match=f"looks like {name}. Save it as UTF-8") as refused:
         decode_text(data, what="notes")
-    assert name in refused.value.written("ja") and "UTF-8" in refused.value.written("ja")
+    assert name in refused.value.render("ja") and "UTF-8" in refused.value.render("ja")
 
 
 @pytest.mark.parametrize("text", ["ﾔﾏﾀﾞ,ﾀﾛｳ\n", "Cﾍﾟﾌﾟﾁﾄﾞ 1.0ng\n", "山田 A型 CTで\n", "ｱﾝﾌﾟﾙmg山\n"])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import AuditError, Message, written
+from audit.errors import AuditError, Message, render_message
 from audit.words import CATALOGUE
 from tests.repository import REPOSITORY
 
@@ -126,17 +126,17 @@ VALUES = st.recursive(
 @given(st.text(max_size=40), st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3))
 def test_a_message_comes_back_from_json_and_from_another_process(key, values):
     message = Message(key, **values)
-    again = Message.read(json.loads(json.dumps(message.plain())))
+    again = Message.read(json.loads(json.dumps(message.dump())))
     assert again == message == pickle.loads(pickle.dumps(message))
-    assert again.written("ja") == message.written("ja")
-    assert pickle.loads(pickle.dumps(message)).written("ja") == message.written("ja")
+    assert again.render("ja") == message.render("ja")
+    assert pickle.loads(pickle.dumps(message)).render("ja") == message.render("ja")
 
 
 def test_values_stay_as_they_are_whatever_they_hold():
     text = "{file}</b>{n_bytes:,}\\1"
     message = Message("The file {file} is missing.", file=text, n_bytes=3)
     assert message == f"The file {text} is missing."
-    assert text in message.written("ja")
+    assert text in message.render("ja")
     assert Message("/data/{x}/y") == "/data/{x}/y"
     assert Message("{x.__class__} {x[0]} {x!r} {x:>99999999}", x="a") == (
         "{x.__class__} {x[0]} {x!r} {x:>99999999}"
@@ -155,17 +155,17 @@ def test_long_and_hostile_texts_are_cheap():
     begun = time.process_time()
     for piece in ("{", "{a", "{a:", "{a}", "}"):
         text = piece * 100_000
-        assert written(text, "ja") == text
+        assert render_message(text, "ja") == text
         assert Message(text, b=1) == text
     assert time.process_time() - begun < 2
 
 
 def test_an_error_joins_place_sentence_and_advice():
     error = AuditError("is unknown.", where="device", do="Choose auto or cpu.")
-    assert str(error) == error.written("en") == "device: is unknown. Choose auto or cpu."
+    assert str(error) == error.render("en") == "device: is unknown. Choose auto or cpu."
     again = pickle.loads(pickle.dumps(error))
-    assert again.written("ja") == error.written("ja")
-    assert error.written("ja").startswith("計算装置：")
-    assert Message.read(error.message.plain()).written("ja") == error.written("ja")
+    assert again.render("ja") == error.render("ja")
+    assert error.render("ja").startswith("計算装置：")
+    assert Message.read(error.message.dump()).render("ja") == error.render("ja")
     unknown = AuditError("Nobody knows.", where="Jane and John")
-    assert unknown.written("ja") == "Jane and John：Nobody knows."
+    assert unknown.render("ja") == "Jane and John：Nobody knows."

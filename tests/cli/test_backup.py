@@ -21,7 +21,7 @@ from audit.home import HOME_VARIABLE, results_dir, salted_digest
 from audit.jobs import service, table
 from audit.jobs.locks import QUEUES, device_lock, worker_lock
 from audit.names.candidates import make_candidates
-from audit.names.lists import keep_names, kept_names
+from audit.names.lists import keep_names, load_names
 from audit.report.report import AuditReport
 from audit.task import Question
 from cache.store import Store
@@ -88,7 +88,7 @@ def test_everything_comes_back_and_goes_on(home, report, tmp_path, monkeypatch, 
     kept = AuditReport.from_json(store.get_record(f"audit/{report.digest}"))
     assert kept.digest == report.digest
     (code,) = (key.partition("/")[2] for key in store.keys("list/"))
-    assert kept_names(code, store=store).candidates == NAMES
+    assert load_names(code, store=store).candidates == NAMES
     assert [one.corpus_id for one in CORPORA.all()] == [one.corpus_id for one in corpus]
     assert salted_digest("x") == digest
     waiting = table.active(JOB.digest)

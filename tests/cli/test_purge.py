@@ -18,7 +18,7 @@ from audit.deid.incoming_notes import keep_upload
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.names.candidates import Candidates, make_candidates
-from audit.names.lists import all_names, all_passages, keep_names, keep_passages
+from audit.names.lists import all_names, keep_names, keep_passages, list_passages
 from audit.notes.passages import read_passages
 from audit.report.report import REMEMBERED, AuditReport
 from audit.shelf import Shelf, taken
@@ -151,7 +151,7 @@ def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(home
     found = purge("--older-than", "9", "--dry-run")
     assert (found["lists"], found["passages"]) == ({"n_removed": 1}, {"n_removed": 1})
     purge("--older-than", "9")
-    assert not [line for line in (*all_names(store), *all_passages(store)) if line.at]
+    assert not [line for line in (*all_names(store), *list_passages(store)) if line.at]
 
 
 def things(kind: str, record: str, *codes: str, named: str = "") -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.candidate_lists import list_of
+from audit.corpus.candidate_lists import read_list
 from audit.corpus.corpora import KeptCorpus
 from audit.corpus.truth import PEOPLE, TRUTH
 from audit.names.candidates import SHARED, Candidates
-from audit.names.files import names_file, read_names
+from audit.names.files import encode_names_csv, read_names
 from tests.corpus.make_notes import DOCTOR, KNOWN, dummy_notes, lines, made, note_row, write_notes
 
 REGISTER = """patient_id,first_name,last_name,relatives
@@ -48,7 +48,7 @@ def test_by_hand(tmp_path: Path) -> None:
     register.write_text(REGISTER)
     corpus = made(tmp_path / "c", notes, register_file=register)
     # Anna: the unlisted Anna Quill once; Sandoval: the unlisted Boris twice; Overton: the husband.
-    assert others_of(list_of(corpus, controls=())) == {
+    assert others_of(read_list(corpus, controls=())) == {
         "Anna Sandoval": (1, 2),
         "Carla Overton": (0, 2),
         "Dan Sandoval": (0, 2),
@@ -61,13 +61,13 @@ def test_by_hand(tmp_path: Path) -> None:
         ]:
             break
     # Somebody else's note holds Anna Sandoval, who is left out, so that two more notes name others.
-    assert others_of(list_of(corpus)) == {
+    assert others_of(read_list(corpus)) == {
         "Carla Overton": (0, 2),
         "Dan Sandoval": (0, 4),
         "Eve Rusk": (0, 0),
     }
     # Beside other controls she is a member: it is never her own notes that count.
-    assert others_of(list_of(corpus, controls=()))["Anna Sandoval"] == (1, 2)
+    assert others_of(read_list(corpus, controls=()))["Anna Sandoval"] == (1, 2)
 
 
 def listed_by_hand(corpus: KeptCorpus, names: Candidates) -> dict[str, tuple[int, int]]:
@@ -119,7 +119,7 @@ def test_staff_and_unlisted_patients_are_counted_as_by_a_plain_reckoning(
     ]
     notes = write_notes(tmp_path / "n.csv", rows)
     corpus = made(tmp_path / "c", notes, seed=2, hold_out=hold_out)
-    names = list_of(corpus, controls=SHARED, roles=("patient", "staff"))
+    names = read_list(corpus, controls=SHARED, roles=("patient", "staff"))
     found = others_of(names)
     assert found == listed_by_hand(corpus, names)
     assert sum(bool(first) for first, _ in found.values()) > 20
@@ -128,14 +128,14 @@ def test_staff_and_unlisted_patients_are_counted_as_by_a_plain_reckoning(
 
 def test_counts_go_through_the_names_file_and_older_corpora_have_none(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", dummy_notes(tmp_path))
-    names = list_of(corpus)
+    names = read_list(corpus)
     assert {n for pair in others_of(names).values() for n in pair} >= {0}
-    again = read_names(names_file(names)).candidates
+    again = read_names(encode_names_csv(names)).candidates
     assert others_of(again) == others_of(names) and again.digest() == names.digest()
     path = corpus.path / "candidates.csv"
     path.write_text(
         "".join(f"{line.rsplit(',', 2)[0]}\n" for line in path.read_text().split("\n") if line)
     )
-    older = list_of(corpus)
+    older = read_list(corpus)
     assert {*others_of(older).values()} == {(None, None)} and older.first == names.first
-    assert b"n_others" not in names_file(older)
+    assert b"n_others" not in encode_names_csv(older)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.examine import PatternTally, patterns_of
+from audit.corpus.examine import PatternTally, find_patterns
 from audit.corpus.truth import NoteTruth, Place
 from audit.demo import DemoTask, remember, report_summary
 from audit.home import DEMO_HOSPITAL
@@ -50,7 +50,7 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
             )
             for number, m in enumerate(found)
         )
-        for pattern in patterns_of(NoteTruth(note, note, places), found):
+        for pattern in find_patterns(NoteTruth(note, note, places), found):
             tally.add((pattern.first, pattern.last), pattern.text, note=0)
     for table, name in (
         (tally.pattern_table, "table3_distinct_patterns_per_name"),

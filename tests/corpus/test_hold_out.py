@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from audit.cli import main
-from audit.corpus.candidate_lists import list_of
+from audit.corpus.candidate_lists import read_list
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.make import DRAW, CorpusTask, make_corpus, phases
 from audit.corpus.other_names import OTHER_NAMES, write_other_names
 from audit.corpus.truth import EXAMINATION, NoteTruth, places_of
 from audit.errors import AuditCancelled, AuditError
-from audit.names.files import names_file, read_names
+from audit.names.files import encode_names_csv, read_names
 from audit.notes.read import open_notes
 from audit.patients.households import MAX_SHARING, read_households
 from pages.ui.state import words_of
@@ -88,7 +88,7 @@ def test_held_out_notes_are_in_neither_corpus_and_are_what_they_would_be(
     found = counts(corpus)
     assert (found.n_patients, found.n_notes, found.n_named) == (4, len(held_out), 4)
     assert (found.n_controls, found.n_dropped_controls) == (3, 1)
-    listed = list_of(corpus)
+    listed = read_list(corpus)
     controls = [row for row, is_member in enumerate(listed.is_member) if not is_member]
     assert {*map(listed.full_name, controls)} == {*people.values()} - {"Paul Williams"}
     assert read_examination(corpus.path).n_notes == corpus.n_notes == len(private) - len(held_out)
@@ -124,7 +124,7 @@ def test_a_share_is_of_all_patients_and_a_number_is_of_those_who_are_named(tmp_p
     assert (counts(corpus).n_patients, counts(corpus).n_named, counts(corpus).n_controls) == (
         3,
     ) * 3
-    assert list_of(corpus).is_member.count(True) == 2
+    assert read_list(corpus).is_member.count(True) == 2
     by_share = made(tmp_path / "share", notes, hold_out="0.5")
     assert counts(by_share).n_patients == 20 and counts(by_share).n_named < 5
     for hold_out, words in (
@@ -230,7 +230,7 @@ def test_a_name_that_others_notes_hold_is_left_out_on_both_sides(tmp_path: Path)
         corpus = made(tmp_path / f"c{seed}", seed=seed, hold_out="2", **files)
         if set(held_out_people(corpus)) == {"8", "9"}:
             break
-    found = list_of(corpus)
+    found = read_list(corpus)
     names = {found.full_name(row): found.is_member[row] for row in range(len(found))}
     # Hal Tully was held out and stands in a training note; so does the member Fay Rusk.
     assert names == {"Anna Sandoval": True, "Boris Youngblood": True, "Ida Unger": False}
@@ -244,7 +244,7 @@ def test_a_name_that_others_notes_hold_is_left_out_on_both_sides(tmp_path: Path)
     )
     assert b"Ida" not in (corpus.path / "private.jsonl").read_bytes()
     # Other controls beside need no such care, and rest on nothing.
-    drawn = list_of(corpus, controls=("easy",))
+    drawn = read_list(corpus, controls=("easy",))
     assert drawn.source == "drawn" and drawn.is_member.count(True) == 3
 
 
@@ -279,8 +279,12 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
     assert "0 members and 0 controls" in err
     kept = CORPORA.at(corpus)
     read = read_names((lists / "names.csv").read_bytes()).candidates
-    assert read.digest() == list_of(kept).digest()
-    assert names_file(read) == names_file(list_of(kept)) == (lists / "names.csv").read_bytes()
+    assert read.digest() == read_list(kept).digest()
+    assert (
+        encode_names_csv(read)
+        == encode_names_csv(read_list(kept))
+        == (lists / "names.csv").read_bytes()
+    )
     assert set(map(read.full_name, range(8, 12))) == {*held_out_people(kept).values()}
     assert main([*call, "--controls", "held_out,easy,recombined"]) == 0
     more = json.loads(capsys.readouterr().out)
@@ -300,10 +304,10 @@ def test_a_corpus_without_held_out_people_is_read_as_before(notes: Path, tmp_pat
     assert before.pop("held_out") is None
     path.write_text(json.dumps(before))  # as older versions wrote it
     assert read_examination(corpus.path).held_out is None
-    assert (corpus.n_held_out, list_of(corpus).source) == (0, "invented")
+    assert (corpus.n_held_out, read_list(corpus).source) == (0, "invented")
     assert not [*corpus.path.glob("held_out*")]
     with pytest.raises(AuditError, match="Nobody was held out of this corpus"):
-        list_of(corpus, controls=("held_out",))
+        read_list(corpus, controls=("held_out",))
     held_out = made(tmp_path / "d", notes, hold_out="2")
     (held_out.path / "held_out.jsonl").unlink()
     with pytest.raises(AuditError, match="damaged"):
@@ -318,7 +322,7 @@ def test_no_other_name_is_a_held_out_one_and_nobody_held_out_is_planted(
     others = (corpus.path / OTHER_NAMES).read_text()
     names = held_out_people(corpus).values()
     assert not [name for name in names if name in others]
-    planted = list_of(corpus, roles=("canary",), controls=("held_out",))
+    planted = read_list(corpus, roles=("canary",), controls=("held_out",))
     assert not {*names} & {planted.full_name(row) for row in range(10)}
 
 

@@ -18,8 +18,8 @@ from audit.corpus.canaries import CanaryPlan, canary_candidates
 from audit.corpus.candidate_lists import (
     draw_lists,
     keep_lists,
-    list_of,
-    passages_for,
+    read_list,
+    select_passages,
 )
 from audit.corpus.corpora import CORPORA, KeptCorpus, find_corpus
 from audit.corpus.examine import (
@@ -27,24 +27,24 @@ from audit.corpus.examine import (
     PatternTally,
     People,
     Tally,
-    named_people,
-    patterns_of,
+    find_named_people,
+    find_patterns,
     read_examination,
 )
 from audit.corpus.truth import (
     NoteTruth,
     Place,
+    count_listed_notes,
     json_page,
     listed_bytes,
     listed_file,
-    listed_notes,
     read_listed,
 )
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.names.candidates import SHARED, Candidates, member_parts
 from audit.names.files import read_names
-from audit.names.lists import all_names, kept_names, kept_passages
+from audit.names.lists import all_names, load_names, load_passages
 from audit.names.matching import NameIndex
 from audit.names.pools import us_pool
 from audit.notes.mentions import examine_ages, find_mentions
@@ -87,7 +87,7 @@ def test_listed_notes_are_those_of_a_plain_reckoning_and_are_read_back(
     owners: list[int], noted: set[int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     noted = {note for note in noted if note < len(owners)}
-    result = listed_notes(owners, noted)
+    result = count_listed_notes(owners, noted)
     n_patients, n_listed = len({*owners}), len({owners[note] for note in noted})
     assert list(result.notes) == sorted(noted)
     counts = (result.n_notes, result.n_patients, result.n_listed_patients)
@@ -124,7 +124,7 @@ def paired() -> NoteTruth:
 
 
 def patterns(note: NoteTruth) -> list[NamePattern]:
-    return list(patterns_of(note, find_mentions(note.private)))
+    return list(find_patterns(note, find_mentions(note.private)))
 
 
 def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None:
@@ -184,14 +184,14 @@ def drawn(
     tally, people = PatternTally(), People(PEOPLE)
     for first, last, text in patterns:
         tally.add((first, last), text, note=0)
-    people.add(named_people(STAFF))
+    people.add(find_named_people(STAFF))
     index = NameIndex(firsts=POOL.first, lasts=POOL.last)
-    found = Counter(pair for text in texts for pair in index.pairs(text))
+    found = Counter(pair for text in texts for pair in index.find_pairs(text))
     none = canary_candidates(CanaryPlan())
     return draw_lists(
         tally,
         people=people,
-        found=found,
+        name_counts=found,
         canaries=none,
         held_out=none,
         pool=POOL,
@@ -236,7 +236,7 @@ def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> No
     assert (staff.role, staff.n_mentions) == (("staff",), (1,))
     # Two patients and one of the staff are called John Smith, nobody known Linda Brown.
     people = People([*PEOPLE, {"patient_id": "5", "names": [["Mary", "", "Jones"]] * 2, "sex": ""}])
-    people.add(named_people(STAFF))
+    people.add(find_named_people(STAFF))
     assert people.carriers(patient) == (
         ("patient", ((0, 1), (2, 2))),
         ("staff", ((0, 2), (1, 1))),
@@ -253,10 +253,10 @@ def corpus(tmp_path: Path) -> KeptCorpus:
 def test_a_list_has_the_members_and_controls_that_were_asked_for(
     corpus: KeptCorpus, tmp_path: Path
 ) -> None:
-    plain = list_of(corpus, controls=("easy",), roles=("patient",))
+    plain = read_list(corpus, controls=("easy",), roles=("patient",))
     assert plain.is_member == (True,) * 6 + (False,) * 6
     assert plain.role[:6] == ("patient",) * 6 and plain.control_kind[6:] == ("easy",) * 6
-    usual = list_of(corpus)
+    usual = read_list(corpus)
     assert Counter(zip(usual.is_member, usual.control_kind, strict=True)) == {
         (True, ""): 6 + 4,
         (False, "easy"): 6,
@@ -264,46 +264,46 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
         (False, "canary"): 4,
     }
     assert {*usual.row} == {None}  # no rows of a file of the auditor's
-    staff = list_of(corpus, controls=(), roles=("patient", "staff"))
+    staff = read_list(corpus, controls=(), roles=("patient", "staff"))
     assert staff.role.count("staff") > 2 and all(staff.is_member)
-    everything = list_of(corpus, controls=SHARED, roles=MEMBERS)
+    everything = read_list(corpus, controls=SHARED, roles=MEMBERS)
     names = [everything.full_name(row).lower() for row in range(len(everything))]
     assert len(set(names)) == len(names)  # a control in two lists comes once
     read = read_names((corpus.path / "candidates.csv").read_bytes()).candidates
     assert len(read) == len(everything)
     for wrong in ({"controls": ("harder",)}, {"roles": ("nurse",)}):
         with pytest.raises(AuditError, match="no such list"):
-            list_of(corpus, **wrong)
+            read_list(corpus, **wrong)
     path = corpus.path / "candidates.csv"
     path.write_text(
         f"{path.read_text()}easy,Ann,Ray Poe,0,easy,,,,,\neasy,一,林田,0,easy,,,,,\n".replace(
             "\n", "\npatient,Ann Ray,Poe,1,,patient,,1,,\npatient,田一,林,1,,patient,,1,,\n", 1
         )
     )
-    twice = list_of(corpus, controls=("easy",), roles=("patient",))  # the members
+    twice = read_list(corpus, controls=("easy",), roles=("patient",))  # the members
     assert (len(twice), {*twice.last} & {"Poe", "Ray Poe", "林", "林田"}) == (14, {"Poe", "林"})
-    chosen = passages_for(corpus, list_of(corpus, roles=("patient",)))
+    chosen = select_passages(corpus, read_list(corpus, roles=("patient",)))
     assert len(read_passages(chosen, file_name="p.jsonl")) == 11
     assert {json.loads(line)["role"] for line in chosen.splitlines()} == {"patient"}
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_text("Nobody is named here.")
     with pytest.raises(AuditError, match="No patient is named"):
-        list_of(made(tmp_path / "empty", tmp_path / "texts"))
+        read_list(made(tmp_path / "empty", tmp_path / "texts"))
     (corpus.path / "candidates.csv").write_text("a,b\n1,2\n")
     with pytest.raises(AuditError, match="no list of a corpus"):
-        list_of(corpus)
+        read_list(corpus)
     (corpus.path / "candidates.csv").unlink()
     with pytest.raises(AuditError, match="It is damaged"):
-        list_of(corpus)
+        read_list(corpus)
 
 
 def test_of_many_passages_some_are_drawn(
     corpus: KeptCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = passages_for(corpus, list_of(corpus)).splitlines()
+    whole = select_passages(corpus, read_list(corpus)).splitlines()
     monkeypatch.setattr("audit.corpus.candidate_lists.MAX_PASSAGES", 5)
     seeds = (replace(corpus, seed=seed) for seed in (0, 0, 1))
-    some = [passages_for(one, list_of(one)).splitlines() for one in seeds]
+    some = [select_passages(one, read_list(one)).splitlines() for one in seeds]
     assert some[0] == some[1] != some[2]
     assert len(some[0]) == 5 and [line for line in whole if line in some[0]] == some[0]
 
@@ -313,9 +313,9 @@ def test_a_list_and_its_passages_are_kept_for_an_audit(
 ) -> None:
     with Store(results_dir()) as store:
         names, passages = keep_lists(corpus, controls=("hard",), store=store)
-        kept, texts = kept_names(names, store=store), kept_passages(passages, store=store)
+        kept, texts = load_names(names, store=store), load_passages(passages, store=store)
         assert next(line.code for line in all_names(store)) == names
-    assert kept.candidates == list_of(corpus, controls=("hard",))
+    assert kept.candidates == read_list(corpus, controls=("hard",))
     assert kept.line.label == texts.line.label == "A title (hard)"
     assert len(texts.passages) == 11 + 6 == texts.line.n
     members = [i for i, m in enumerate(kept.candidates.is_member) if m]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.corpus.build import PatientTable, facts_of_note, with_surrogates
-from audit.corpus.canaries import Planting, absent_names, plan_canaries
+from audit.corpus.canaries import Planting, draw_absent_names, plan_canaries
 from audit.corpus.identified import RegisterFinder, registered_people
 from audit.corpus.preview import preview, survey_head
 from audit.corpus.truth import NoteTruth
@@ -105,14 +105,14 @@ def finder_of(rows: str) -> RegisterFinder:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "register.csv"
         path.write_text(rows, "utf-8")
-        return RegisterFinder.of(read_register(path))
+        return RegisterFinder.from_register(read_register(path))
 
 
 FINDER = finder_of(ROWS)
 
 
 def truth_of(text: str, *, patient: str, finder: RegisterFinder = FINDER) -> NoteTruth:
-    return finder.truth(Note("1", patient, "", "", "", text, 2))
+    return finder.make_truth(Note("1", patient, "", "", "", text, 2))
 
 
 def found(text: str, patient: str) -> tuple[str, list[str]]:
@@ -242,8 +242,8 @@ def test_a_note_is_changed_only_where_the_planted_name_stands(
     plan = plan_canaries(names, n_notes=1, seed=3, counts=(1,))
     planting = Planting(plan, is_register, is_blank=False, seed=3)
     note = NoteTruth(text, text)
-    assert planting.planted(note, index=1) is note
-    new = planting.planted(note, index=0)
+    assert planting.plant_canary(note, index=1) is note
+    new = planting.plant_canary(note, index=0)
     check_places(new)
     (place,) = new.inserted
     first, last, _ = plan.canaries[0]
@@ -261,13 +261,13 @@ def test_a_note_is_changed_only_where_the_planted_name_stands(
 
 def test_canaries_are_names_that_are_not_in_the_notes() -> None:
     pool = us_pool()
-    some = absent_names(pool, n=50, seed=1, taken=set())
+    some = draw_absent_names(pool, n=50, seed=1, used_pairs=set())
     first, last = some[0]
     taken = {(last.lower(), first.lower()), pair_of(*some[1])}
-    again = absent_names(pool, n=50, seed=1, taken=taken)
+    again = draw_absent_names(pool, n=50, seed=1, used_pairs=taken)
     assert len(set(some)) == 50 and again[:48] == some[2:]
     with pytest.raises(AuditError, match="Only 0 names are left that nobody carries; 5 are"):
-        absent_names(pool, n=5, seed=1, taken=set(), accepts=lambda first, last: False)
+        draw_absent_names(pool, n=5, seed=1, used_pairs=set(), accepts=lambda first, last: False)
     with pytest.raises(AuditError, match="150 notes are needed, one for each mention"):
         plan_canaries(NAMES, n_notes=149, seed=1, counts=COUNTS)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.corpus.candidate_lists import list_of
+from audit.corpus.candidate_lists import read_list
 from audit.corpus.corpora import KeptCorpus
-from audit.corpus.other_names import sibling_list, write_other_names
+from audit.corpus.other_names import make_sibling_list, write_other_names
 from audit.errors import AuditCancelled, AuditError
 from audit.names.people import person_of
 from audit.names.pools import japanese_pool
@@ -95,8 +95,8 @@ def test_a_stop_or_files_that_do_not_belong_together_leave_nothing(tmp_path: Pat
 def test_the_list_of_a_sibling_is_of_the_other_names_in_their_notes(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", dummy_notes(tmp_path), seed=1)
     new = texts(write_other_names(corpus, seed=0))
-    listed, passages = sibling_list(corpus)
-    own = list_of(corpus, roles=("patient",), controls=())
+    listed, passages = make_sibling_list(corpus)
+    own = read_list(corpus, roles=("patient",), controls=())
     n = listed.is_member.count(True)
     assert 0 < n == len(own) and listed.source == "invented" and listed.is_member.count(False) > 0
     assert sorted(listed.n_mentions[:n]) == sorted(own.n_mentions)

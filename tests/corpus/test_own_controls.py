@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from audit.cli import main
-from audit.corpus.candidate_lists import MAX_POSITIVES, list_of
+from audit.corpus.candidate_lists import MAX_POSITIVES, read_list
 from audit.corpus.own_controls import add_own_controls
-from audit.names.files import names_file, read_names
+from audit.names.files import encode_names_csv, read_names
 from tests.corpus.make_notes import dummy_notes, lines, made, register_files
 
 REGISTER = """patient_id,first_name,last_name,sex,telephone,household
@@ -80,7 +80,7 @@ def test_who_is_registered_and_in_no_training_note_is_a_control(
         "Eve Rusk": (False, "F"),
         "Boris Sandoval": (False, "M"),
     }
-    assert names.source == "own" and names_file(names) == data
+    assert names.source == "own" and encode_names_csv(names) == data
     # Of the notes that name Carla Overton, none has a part of a listed name.
     assert {names.n_others(row) for row in range(len(names))} == {(0, 0)}
     assert (
@@ -108,7 +108,7 @@ def test_who_carries_a_listed_part_is_counted_anew_for_the_list(tmp_path: Path) 
     register = REGISTER.replace("6,Eve,Rusk", "6,Eve,Overton")
     files = write_files(tmp_path, register)
     corpus = made(tmp_path / "c", **files)
-    names = add_own_controls(corpus, list_of(corpus, controls=()), files["register_file"])
+    names = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
     others = {names.candidates.full_name(row): names.candidates.n_others(row) for row in range(5)}
     # Carla Overton is left out of the members, so that she is somebody else in two notes.
     assert others["Eve Overton"] == (0, 2) and others["Anna Sandoval"] == (0, 0)
@@ -122,7 +122,7 @@ def test_held_out_people_whom_no_training_note_has_are_own_controls_too(
     (held_out,) = [
         one["names"][0] for one in lines(corpus.path / "people.jsonl") if "is_held_out" in one
     ]
-    own = add_own_controls(corpus, list_of(corpus, controls=()), files["register_file"])
+    own = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
     there = {own.candidates.full_name(row) for row in range(len(own.candidates))}
     text = (corpus.path / "private.jsonl").read_text()
     name = f"{held_out[0]} {held_out[2]}"
@@ -153,7 +153,7 @@ def test_of_many_people_as_many_are_drawn_as_a_list_may_have(
     corpus = made(tmp_path / "c", **files)
 
     def drawn() -> tuple[str, ...]:
-        own = add_own_controls(corpus, list_of(corpus, controls=()), files["register_file"])
+        own = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
         return own.candidates.last
 
     assert drawn() == drawn() and len(drawn()) == 2 + 40
@@ -166,7 +166,7 @@ def test_japanese_names_are_found_without_spaces(tmp_path: Path) -> None:
     with notes.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"patient_id": "1", "text": "付き添いは佐藤一郎。"}) + "\n")
     corpus = made(tmp_path / "c", notes, register_file=register)
-    own = add_own_controls(corpus, list_of(corpus, controls=()), register)
+    own = add_own_controls(corpus, read_list(corpus, controls=()), register)
     names = own.candidates
     controls = [row for row, is_member in enumerate(names.is_member) if is_member is False]
     assert [*map(names.full_name, controls)] == ["高橋健太"]

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from audit.corpus.corpora import refused_rows
-from audit.corpus.examine import beside_paper
+from audit.corpus.examine import compare_with_paper
 from audit.corpus.preview import group_of
 from audit.corpus.truth import REFUSED
 from audit.names.people import VALUE_KINDS
 
 
 def test_a_table_beside_the_papers_by_hand() -> None:
-    view = beside_paper([(7, 1), (2, 3)], which="patterns")
+    view = compare_with_paper([(7, 1), (2, 3)], which="patterns")
     assert view.rows == ((7, 1, 0), (4, 0, 4), (3, 0, 3), (2, 3, 10), (1, 0, 113))
     assert (view.n_names, view.n_total) == (4, 13)
     assert (view.n_paper_names, view.n_paper_total) == (130, 158)

@@ -54,7 +54,7 @@ def people(number: int) -> tuple[Identity, Identity, bool]:
 
 
 def parts_of(patient: Identity, doctor: Identity) -> tuple[str, str, str]:
-    return patient.name.given.written, patient.name.surname.written, doctor.name.surname.written
+    return patient.name.given_name.native, patient.name.surname.native, doctor.name.surname.native
 
 
 def entities(text: str) -> str:
@@ -88,7 +88,7 @@ def web_page(number: int) -> Written:
 
 
 def human_name(person: Identity) -> dict[str, Any]:
-    return {"family": person.name.surname.written, "given": [person.name.given.written]}
+    return {"family": person.name.surname.native, "given": [person.name.given_name.native]}
 
 
 def bundle(number: int) -> Written:
@@ -303,9 +303,9 @@ def test_other_documents_are_refused_by_name_at_every_door(
     for door in doors():
         with pytest.raises(AuditError, match=name) as refused:
             door()
-        said = refused.value.written("en")
+        said = refused.value.render("en")
         assert "xport" in said and "SMITH" not in said
-        assert re.search("[ぁ-ん]", refused.value.written("ja")) and not out.exists()
+        assert re.search("[ぁ-ん]", refused.value.render("ja")) and not out.exists()
 
 
 def test_a_row_that_holds_a_document_is_refused_and_the_others_are_read(tmp_path: Path) -> None:

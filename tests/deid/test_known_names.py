@@ -18,7 +18,7 @@ from audit.deid.taggers import load_tagger
 from audit.deid.tagging import tag_notes
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.names.people import JAPANESE, Profile, identity_of, written
+from audit.names.people import JAPANESE, Profile, identity_of, write_name
 from audit.notes.read import open_notes
 from audit.notes.spans import Span
 from audit.patients.register import PatientRegister, read_register
@@ -434,10 +434,10 @@ def test_every_form_of_invented_people_is_found(tmp_path: Path) -> None:
         profile = Profile("F", 40 + n, date(2024, 5, 1))
         name = identity_of(7, str(n), profile, locale=JAPANESE).name
         rows.append(
-            f"{n},{name.surname.written},{name.given.written},"
-            f"{written(name, 'kana')},{written(name, 'romaji')}"
+            f"{n},{name.surname.native},{name.given_name.native},"
+            f"{write_name(name, 'kana')},{write_name(name, 'romaji')}"
         )
-        notes += [(str(n), f"本人、{written(name, form)}様。") for form in forms]
+        notes += [(str(n), f"本人、{write_name(name, form)}様。") for form in forms]
     register = register_of(tmp_path, "\n".join(rows))
     _, marks, _ = tagged(tmp_path, notes, register=register)
     missed = [

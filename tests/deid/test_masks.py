@@ -31,7 +31,7 @@ from audit.deid.masks import (
     translate_texts,
     type_masks,
 )
-from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, written
+from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of
 from audit.notes.dates import Interval
 from audit.notes.read import Note
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
@@ -236,7 +236,7 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
     )
     other = fill_placeholders(text, context=context(locale, note="n3", stay="s2"))
     name = context(locale).identity.name
-    forms = {written(name, form) for form in ("joined", "spaced", "wide", "middle")}
+    forms = {write_name(name, form) for form in ("joined", "spaced", "wide", "middle")}
     firsts = {values_of(one)[0], values_of(two)[0], values_of(two)[-1], values_of(other)[0]}
     assert firsts <= forms
     assert (
@@ -244,8 +244,8 @@ def test_a_patient_is_the_same_in_all_notes_and_staff_within_a_stay(locale: str)
         == values_of(two)[1:4]
         == values_of(other)[1:4]
         == (
-            name.surname.written,
-            written(name, "initials"),
+            name.surname.native,
+            write_name(name, "initials"),
             context(locale).identity.values["record_number"],
         )
     )
@@ -273,7 +273,7 @@ def test_what_is_known_moves_or_stays_and_families_share_surnames() -> None:
     done = fill_placeholders("（{{Age}}才）{{Age|=７０歳}}", context=context(JAPANESE))
     assert (done.text, values_of(done)) == ("（70才）７０歳", ("70才", "７０歳"))
     text = "".join(f"{{{{Family Member Surname {n}}}}}" for n in range(80))
-    own = context(JAPANESE).identity.name.surname.written
+    own = context(JAPANESE).identity.name.surname.native
     assert 45 <= values_of(fill_placeholders(text, context=context(JAPANESE))).count(own) <= 75
 
 

@@ -98,7 +98,7 @@ def test_a_refusal_crosses_as_a_message() -> None:
         call_limited(refuse, place="here")
     assert str(refused.value) == "there: The file x is missing. Write true or false."
     assert refused.value.what.values == {"file": "x"}
-    assert refused.value.written("ja") != str(refused.value)
+    assert refused.value.render("ja") != str(refused.value)
 
 
 def test_a_mistake_of_the_program_names_its_places_alone() -> None:

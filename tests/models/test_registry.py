@@ -159,12 +159,12 @@ def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
         "sys.modules['torch'] = sys.modules['transformers'] = sys.modules['tokenizers'] = None\n"
         "from audit.models.registry import check_pair, list_model_choices\n"
         "from audit.names.facts import spelling\n"
-        "from audit.names.lists import kept_names, make_draft\n"
+        "from audit.names.lists import load_names, make_draft\n"
         "paths = [m.path for m in list_model_choices() if m.model_id.startswith('demo:en')]\n"
-        "names = kept_names('demo-en', store=None).candidates\n"
+        "names = load_names('demo-en', store=None).candidates\n"
         "print(check_pair(*paths[:2]).refusal == '', spelling(names, model=paths[0]).n_pieces[0])\n"
         "wanted = {'easy': 5, 'hard': 5, 'recombined': 2}\n"
-        "print(len(make_draft(None, base=names, wanted=wanted, model=paths[0]).candidates)"
+        "print(len(make_draft(None, base=names, n_by_kind=n_by_kind, model=paths[0]).candidates)"
         " - len(names))\n"
     )
     repository = Path(__file__).resolve().parents[2]

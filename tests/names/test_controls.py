@@ -28,11 +28,11 @@ from audit.names.controls import (
     CALIPER_NATS,
     MAX_DRAWN,
     draw_names,
-    match_notes,
     matched_controls,
     part_controls,
     recombined_controls,
     reference_controls,
+    report_matching,
     with_controls,
 )
 from audit.names.files import read_names
@@ -353,16 +353,16 @@ def test_who_has_no_match_gets_the_nearest_or_nobody() -> None:
 def test_a_list_with_controls_names_nobody_twice_and_no_planted_part() -> None:
     planted = replace(as_members([("Mary", "Quux")]), role=("canary",), n_mentions=(2,))
     listed = as_members([("Mary", "Smith"), ("John", "Jones"), ("Ann", "Lee")]) + planted
-    drawn = with_controls(listed, wanted={"easy": 20, "hard": 10, "recombined": 4}, seed=3)
+    drawn = with_controls(listed, n_by_kind={"easy": 20, "hard": 10, "recombined": 4}, seed=3)
     assert Counter(drawn.control_kind) == {"": 4, "easy": 20, "hard": 10, "recombined": 4}
     assert len({drawn.full_name(i).casefold() for i in range(len(drawn))}) == len(drawn) == 38
     assert "Mary" not in drawn.first[4:34]
     for nobody in (make_candidates([("A", "B")]), planted):
         with pytest.raises(AuditError, match="drawn against members, and the list has none"):
-            with_controls(nobody, wanted={"easy": 1}, seed=0)
+            with_controls(nobody, n_by_kind={"easy": 1}, seed=0)
     for n in (-1, MAX_DRAWN + 1):
         with pytest.raises(AuditError, match="hard controls: must be from 0 to 5,000"):
-            with_controls(listed, wanted={"hard": n}, seed=0)
+            with_controls(listed, n_by_kind={"hard": n}, seed=0)
 
 
 # How well a list is matched
@@ -378,7 +378,7 @@ def listed(members: list[Name], **controls: list[Name]) -> Candidates:
 def figures(names: Candidates, **asked: Any) -> dict[str, list[object]]:
     """By kind: differences of first and last parts, gaps of pieces and scripts, is matched."""
     found: dict[str, list[object]] = {}
-    for note in match_notes(names, **asked):
+    for note in report_matching(names, **asked):
         kind, *values = note.values.values()
         if values:
             found[str(kind)] = [*values, True]
@@ -415,13 +415,13 @@ def test_the_quality_of_a_match_by_hand() -> None:
     assert figures(listed([("Mary", "Smith")], easy=[("Amy", "Moss")]))["easy"][:2] == ["?", "?"]
     mixed = listed([("太郎", "佐藤"), ("Mary", "Smith")], given=[("花子", "鈴木"), ("愛", "田中")])
     assert figures(mixed)["given"][2:4] == [50, 50]
-    assert match_notes(mixed.rows([0, 1])) == match_notes(mixed.rows([2, 3])) == []
+    assert report_matching(mixed.rows([0, 1])) == report_matching(mixed.rows([2, 3])) == []
 
 
 def test_ill_matched_lists_are_called_so_and_drawn_ones_are_not() -> None:
     members = as_members(pairs(draw_names(US, n=100, seed=1)))
     rare = sorted(US.last, key=lambda name: US.last_shares[name.lower()])[:50]
-    ill = match_notes(
+    ill = report_matching(
         listed(pairs(members), given=[(US.first[i], rare[i % 50]) for i in range(100)])
     )
     assert ill == [
@@ -434,7 +434,7 @@ def test_ill_matched_lists_are_called_so_and_drawn_ones_are_not() -> None:
     ]
     both = as_members(pairs(draw_names(JA, n=15, seed=2)) + pairs(draw_names(US, n=15, seed=2)))
     for people, n in ((members, 100), (both, 30)):
-        found = figures(with_controls(people, wanted={"easy": n, "hard": n}, seed=0))
+        found = figures(with_controls(people, n_by_kind={"easy": n, "hard": n}, seed=0))
         for first, last, pieces, scripts, is_matched in found.values():
             assert (scripts, is_matched) == (0, True) and float(str(pieces)) <= 10
             assert max(abs(float(str(first))), abs(float(str(last)))) < (0.15 if n == 100 else 1)

@@ -55,7 +55,7 @@ def told(data: bytes) -> list[tuple[int, str]]:
 
 def refused(data: bytes) -> str:
     with pytest.raises(AuditError) as caught:
-        read_names(data, what="list")
+        read_names(data, subject="list")
     assert SECRET not in str(caught.value)
     return str(caught.value)
 

@@ -23,16 +23,16 @@ from audit.names.candidates import (
     member_parts,
 )
 from audit.names.facts import name_facts, spelling
-from audit.names.files import names_file, names_template, read_names
+from audit.names.files import encode_names_csv, make_names_template, read_names
 from audit.names.lists import (
     MATCH,
     READ,
     all_names,
-    all_passages,
     keep_names,
     keep_passages,
-    kept_names,
-    kept_passages,
+    list_passages,
+    load_names,
+    load_passages,
     make_draft,
 )
 from audit.notes.passages import read_passages
@@ -165,7 +165,7 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
         "n_others_first": (None,) * 7,
         "n_others_last": (None,) * 7,
     }
-    template = read_names(names_template().encode())
+    template = read_names(make_names_template().encode())
     assert template.notes == () and pairs(template.candidates)[2] == ("太郎", "見本")
     assert guessed_kinds(listed) == {"n": 3, "easy": 2, "hard": 1, "recombined": 0}
     assert [(note.row, str(note.what)) for note in found.notes] == [
@@ -200,7 +200,7 @@ def test_values_that_cannot_be_understood_are_refused_by_row(
     empty = "," * header.count(",")
     data = f"name,{header}\nAnn Lee,{empty}\nZaphodina Quux,{cells}\n".encode()
     with pytest.raises(AuditError, match=why) as caught:
-        read_names(data, what="list.csv")
+        read_names(data, subject="list.csv")
     assert str(caught.value).startswith("list.csv, row 3: ")
     assert "Zaphodina" not in str(caught.value) and len(str(caught.value)) < 250
 
@@ -231,10 +231,10 @@ def test_every_row_is_read_or_noted_and_survives_the_file(names: list[tuple[str,
     named = [name for name in names if any(name)]
     if not named:
         return
-    once = read_names(names_file(make_candidates(named, is_member=True)))
+    once = read_names(encode_names_csv(make_candidates(named, is_member=True)))
     left_out = {note.row for note in once.notes if "left out" in note.what}
     assert sorted({*left_out, *map(int, once.candidates.row)}) == [*range(2, len(named) + 2)]  # type: ignore[arg-type]
-    again = read_names(names_file(once.candidates)).candidates
+    again = read_names(encode_names_csv(once.candidates)).candidates
     assert pairs(again) == pairs(once.candidates)
 
 
@@ -244,14 +244,14 @@ def test_a_list_that_is_handed_out_and_read_again_is_the_same_question() -> None
         + make_candidates([("Hans", "Easy")], is_member=False, control_kind="easy")
         + make_candidates([("Una", "Known")])
     )
-    data = names_file(names)
+    data = encode_names_csv(names)
     assert read_names(data).candidates.digest() == names.digest()
     for line in data.decode("utf-8-sig").splitlines()[1:]:
         assert not any(cell.strip('"').startswith(tuple("=+-@＝")) for cell in line.split(","))
     own = replace(
         names, row=(*range(30, 38), None, 2), is_kind_guessed=(False,) * 8 + (True, False)
     )
-    again = read_names(names_file(own)).candidates
+    again = read_names(encode_names_csv(own)).candidates
     assert again.digest() == own.digest() != names.digest()
     assert (again.row, again.is_kind_guessed) == (own.row, own.is_kind_guessed)
 
@@ -262,17 +262,17 @@ CSV = b"first_name,last_name,is_member\nAnna,Smith,1\nBert,Jones,0\nAnna,Smith,1
 
 
 def test_a_file_and_controls_come_in_this_order() -> None:
-    assert make_draft(None, base=None, wanted={}, model=None) is None
-    draft = make_draft(CSV, base=None, wanted={"easy": 3, "hard": 2}, model=None)
+    assert make_draft(None, base=None, n_by_kind={}, model=None) is None
+    draft = make_draft(CSV, base=None, n_by_kind={"easy": 3, "hard": 2}, model=None)
     assert draft is not None
     assert (draft.n_given, draft.line.n, draft.encoding) == (2, 7, "UTF-8")
     assert draft.candidates.first[:2] == ("Anna", "Bert")
     assert draft.candidates.control_kind[1:] == ("easy",) * 4 + ("hard",) * 2
     assert draft.candidates.row == (2, 3, *(None,) * 5)
     assert [note.row for note in draft.notes] == [4]
-    again = read_names(names_file(draft.candidates)).candidates
+    again = read_names(encode_names_csv(draft.candidates)).candidates
     assert again.digest() == draft.candidates.digest()
-    based = make_draft(None, base=draft.candidates, wanted={}, model=None)
+    based = make_draft(None, base=draft.candidates, n_by_kind={}, model=None)
     assert based is not None and based.candidates.digest() == draft.candidates.digest()
     assert (based.n_given, based.line.n, based.encoding) == (7, 7, "")
 
@@ -281,7 +281,7 @@ OWN = b"first_name,last_name\nCarl,Own\nDora,Own\nanna,SMITH\nDora,Own\n"
 
 
 def test_own_controls_stand_behind_the_list_and_say_where_they_come_from(tmp_path: Path) -> None:
-    draft = make_draft(CSV, base=None, wanted={"easy": 1}, model=None, own=OWN)
+    draft = make_draft(CSV, base=None, n_by_kind={"easy": 1}, model=None, own_controls=OWN)
     assert draft is not None
     assert (draft.n_given, draft.n_own, draft.line.n) == (2, 2, 5)  # Anna Smith is listed already
     names = draft.candidates
@@ -290,7 +290,7 @@ def test_own_controls_stand_behind_the_list_and_say_where_they_come_from(tmp_pat
     assert [note.row for note in draft.own_notes] == [5]
     with Store(tmp_path) as store:
         code = keep_names(names, label="", store=store)
-        assert kept_names(code[:12], store=store).line.source == "own"
+        assert load_names(code[:12], store=store).line.source == "own"
         assert [line.source for line in all_names(store)] == ["own", "invented", "invented"]
 
 
@@ -303,7 +303,7 @@ def test_own_controls_stand_behind_the_list_and_say_where_they_come_from(tmp_pat
 )
 def test_people_who_cannot_be_own_controls_are_refused(own: bytes, why: str) -> None:
     with pytest.raises(AuditError, match=f"own controls: {why}"):
-        make_draft(CSV, base=None, wanted={}, model=None, own=own)
+        make_draft(CSV, base=None, n_by_kind={}, model=None, own_controls=own)
 
 
 def test_people_of_the_hospital_are_a_source_only_where_some_are_listed() -> None:
@@ -350,7 +350,7 @@ def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
     assert found.n_pieces == (2, 3, 0)
     assert (found.by_pieces.starts, found.by_pieces.n_tested) == ((2.0, 3.0), (1, 1))
     assert found.by_pieces.n_missing == 1
-    drawn = make_draft(CSV, base=None, wanted={"easy": 2}, model=model)
+    drawn = make_draft(CSV, base=None, n_by_kind={"easy": 2}, model=model)
     assert drawn is not None and {*drawn.candidates.first[2:]} <= {"Mary", "John"}
 
 
@@ -373,7 +373,7 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     # Older versions kept more beside the columns.
     kept = store.get_record(f"list/{digest}")
     store.put_record(f"list/{digest}", kept | {"notes": [[3, "Odd."]], "encoding": "CP932"})
-    found = kept_names(digest[:12], store=store)
+    found = load_names(digest[:12], store=store)
     assert found.candidates.digest() == names.digest() != digest
     assert (found.line.code, found.line.label, found.line.n) == (digest[:12], "Ward 3", 10)
     record = str(store.get_record(f"list-line/{digest}"))
@@ -399,9 +399,9 @@ def test_a_link_that_fits_nothing_an_empty_list_and_one_that_is_too_long_are_ref
 ) -> None:
     for code in ("", "0" * 12, "../etc", "demo-fr"):
         with pytest.raises(AuditError, match="This list of names is not kept here"):
-            kept_names(code, store=store)
+            load_names(code, store=store)
         with pytest.raises(AuditError, match="These passages are not kept here"):
-            kept_passages(code, store=store)
+            load_passages(code, store=store)
     monkeypatch.setattr("audit.names.lists.MAX_NAMES", 1)
     for names in ([], [("A", "B"), ("C", "D")]):
         with pytest.raises(AuditError, match="A list has 1 to 1 names"):
@@ -417,18 +417,18 @@ PASSAGES = (
 
 def test_kept_passages_are_the_file_itself(store: Store) -> None:
     digest = keep_passages(PASSAGES, file_name="Jane Doe.jsonl", label="", store=store)
-    found = kept_passages(digest[:12], store=store)
+    found = load_passages(digest[:12], store=store)
     original = read_passages(PASSAGES, file_name="passages.jsonl")
     assert (found.data, found.file_name) == (PASSAGES, "passages.jsonl")
     assert found.passages.digest() == original.digest()
-    line, *demos = all_passages(store)
+    line, *demos = list_passages(store)
     assert line.n == 2
     assert [one.code for one in demos] == ["demo-en", "demo-ja"]
     for data, name, kept_as in (
         (b"text\n[NAME] came\n", "x", "csv"),
         (b'\xef\xbb\xbf {"text": "[NAME] came"}\n', "x.csv", "jsonl"),
     ):
-        kept = kept_passages(
+        kept = load_passages(
             keep_passages(data, file_name=name, label="", store=store), store=store
         )
         assert kept.file_name == f"passages.{kept_as}"
@@ -437,15 +437,15 @@ def test_kept_passages_are_the_file_itself(store: Store) -> None:
 
 def test_the_demo_lists_ask_the_demo_question(store: Store) -> None:
     request = demo.DemoTask().request(2, language="ja")  # English: the page Run's tests
-    assert kept_names("demo-ja", store=store).candidates.digest() == request.candidates.digest()
-    assert kept_passages("demo-ja", store=store).passages == request.passages
+    assert load_names("demo-ja", store=store).candidates.digest() == request.candidates.digest()
+    assert load_passages("demo-ja", store=store).passages == request.passages
 
 
 def test_a_long_list_is_told_while_it_is_read_and_matched() -> None:
     rows = [f"First{n},Last{n},1" for n in range(5_000)]
     data = "\n".join(["first_name,last_name,is_member", *rows]).encode()
     told: list[Progress] = []
-    draft = make_draft(data, base=None, wanted={"easy": 300}, model=None, progress=told.append)
+    draft = make_draft(data, base=None, n_by_kind={"easy": 300}, model=None, progress=told.append)
     assert draft is not None and (draft.n_given, draft.line.n) == (5_000, 5_300)
     assert list(dict.fromkeys(one.phase for one in told)) == [READ, MATCH]
     shares = [one.share for one in told]

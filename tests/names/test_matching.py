@@ -121,8 +121,8 @@ def test_hits_equal_a_loop_of_regexes(names: list[tuple[str, str]], documents: l
         np.testing.assert_array_equal(hits.sum(axis=0), total[:, place])
     index = PartIndex(listed)
     for document in documents:
-        terms = list(index.terms(document))
-        places = list(index.places(document))
+        terms = list(index.find_terms(document))
+        places = list(index.find_places(document))
         assert sorted(terms) == sorted(term for _, _, term in places)
         for start, end, (what, rows) in places:
             for row in rows:
@@ -174,7 +174,7 @@ def test_full_names_are_counted_in_all_their_ways_of_writing() -> None:
         "John Smith, JOHN A. SMITH; Smith, John. Also John de la Cruz; de la Cruz, Mary Jo. "
         "John A B Smith. 山田花子は山田 花と花子・山田、花子山田"
     )
-    assert Counter(index.pairs(text)) == Counter(
+    assert Counter(index.find_pairs(text)) == Counter(
         {
             ("john", "smith"): 3,
             ("john", "de la cruz"): 1,

@@ -26,8 +26,9 @@ from audit.names.people import (
     PersonName,
     Profile,
     age_on,
+    birth_period,
+    choose_full_form,
     draw,
-    full_form,
     given_names,
     identity_of,
     insurer_check_digit,
@@ -38,9 +39,8 @@ from audit.names.people import (
     person_of,
     prefix_of,
     surnames,
-    time_of,
     value_of,
-    written,
+    write_name,
 )
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
 
@@ -92,7 +92,7 @@ def test_people_are_the_same_in_every_version() -> None:
                 one.key,
                 one.sex,
                 one.birth,
-                *(written(one.name, form) for form in FORMS),
+                *(write_name(one.name, form) for form in FORMS),
                 *(one.values[value] for value in OWN),
             ]
             for one in many
@@ -102,10 +102,10 @@ def test_people_are_the_same_in_every_version() -> None:
             [value_of(place, n, locale=locale) for n in numbers] for place in PLACES
         ]
         names = [
-            written(name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale), "spaced")
+            write_name(name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale), "spaced")
             for n in range(120)
         ]
-        found[f"names {locale}"] = [names, [full_form(locale, n) for n in numbers]]
+        found[f"names {locale}"] = [names, [choose_full_form(locale, n) for n in numbers]]
     found["places"] = [[value_of(p, n, locale=JAPANESE) for n in numbers] for p in JAPANESE_PLACES]
     found["values"] = [[value_of(kind, n) for n in numbers] for kind in sorted(VALUE_KINDS)]
     facts = [Facts("F", date(2150, 1, 1), date(2150 + i, 2, 1)) for i in range(40)]
@@ -158,11 +158,11 @@ def test_english_names_are_as_frequent_as_fakers() -> None:
 
 
 def test_japanese_names_are_as_common_as_faker_has_them_and_have_a_reading() -> None:
-    counts = Counter(surnames().picked(k * 2**64 // 20_000).written for k in range(20_000))
+    counts = Counter(surnames().pick(k * 2**64 // 20_000).native for k in range(20_000))
     assert counts["佐藤"] / counts["鈴木"] == pytest.approx(366803 / 321135, rel=0.01)
-    assert surnames().picked(0).written == "佐藤"
-    assert surnames().picked(2**64 - 1) == surnames().names[-1]
-    assert [time_of(year) for year in (1949, 1950, 1979, 1980)] == [
+    assert surnames().pick(0).native == "佐藤"
+    assert surnames().pick(2**64 - 1) == surnames().names[-1]
+    assert [birth_period(year) for year in (1949, 1950, 1979, 1980)] == [
         "old",
         "middle",
         "middle",
@@ -172,11 +172,11 @@ def test_japanese_names_are_as_common_as_faker_has_them_and_have_a_reading() -> 
         surnames(),
         *(given_names(s, t) for s in "MF" for t in ("old", "middle", "young")),
     ):
-        assert len({part.written for part in table.names}) == len(table.names)
+        assert len({part.native for part in table.names}) == len(table.names)
         for part in table.names:
             name = PersonName(part, part, "", JAPANESE)
-            half = unicodedata.normalize("NFKC", written(name, "half_kana"))
-            assert half == written(name, "kana") == f"{part.kana} {part.kana}"
+            half = unicodedata.normalize("NFKC", write_name(name, "half_kana"))
+            assert half == write_name(name, "kana") == f"{part.kana} {part.kana}"
             assert part.romaji.isascii()
 
 
@@ -190,7 +190,7 @@ def test_an_identity_fits_sex_and_age(seed: int, sex: str, age: int, on: date, l
     one = identity_of(seed, "patient:7", Profile(sex, age, on), locale=locale)
     assert (one.sex, age_on(one.birth, on)) == (sex, age)
     if locale == JAPANESE:
-        assert one.name.given in given_names(sex, time_of(one.birth.year)).names
+        assert one.name.given_name in given_names(sex, birth_period(one.birth.year)).names
 
 
 OTA = PersonName(
@@ -200,11 +200,11 @@ SMITH = PersonName(NamePart("Smith", "", "Smith"), NamePart("Mary", "", "Mary"),
 
 
 def test_the_forms_of_a_name() -> None:
-    assert [written(OTA, form) for form in FORMS] == [
+    assert [write_name(OTA, form) for form in FORMS] == [
         *("太田順子", "太田 順子", "太田　順子", "太田 順子", "Ota, Junko", "太田", "順子", "O.J."),
         *("オオタ ジュンコ", "ｵｵﾀ ｼﾞｭﾝｺ", "おおた じゅんこ", "Junko Ota"),
     ]
-    assert [written(SMITH, form) for form in FORMS] == [
+    assert [write_name(SMITH, form) for form in FORMS] == [
         *("Mary Smith", "Mary Smith", "Mary Smith", "Mary J. Smith", "Smith, Mary", "Smith"),
         *("Mary", "M.J.S.", "Mary Smith", "Mary Smith", "Mary Smith", "Mary Smith"),
     ]
@@ -212,7 +212,7 @@ def test_the_forms_of_a_name() -> None:
     assert {form: label_of(form) for form in FORMS} == {
         form: QUASI_IDENTIFIER if form in parts else IDENTIFIER for form in FORMS
     }
-    counts = Counter(full_form(JAPANESE, number) for number in range(20))
+    counts = Counter(choose_full_form(JAPANESE, number) for number in range(20))
     assert counts == {"joined": 12, "spaced": 5, "wide": 3}
 
 

@@ -14,8 +14,8 @@ from audit.errors import AuditError
 from audit.models.registry import load_tokenizer
 from audit.names.candidates import Candidates, make_candidates, member_parts
 from audit.names.controls import matched_controls, recombined_controls, reference_controls
-from audit.names.files import NamesFile, names_file, read_names
-from audit.names.letter_case import case_notes
+from audit.names.files import NamesFile, encode_names_csv, read_names
+from audit.names.letter_case import report_letter_case
 from audit.names.pools import NamePool, japanese_pool, us_pool
 from audit.names.spelling import RUNNING_TEXT, part_pieces, refuse_opposite_twins
 from tests.models.make_models import make_bert
@@ -270,10 +270,10 @@ def test_a_list_in_one_case_is_read_as_names_are_written(turn: Callable[[str], s
     turned = [(turn(first), turn(last.replace("ß", "ss"))) for first, last in NAMES]
     names = listed(*turned, header="first_name,last_name")
     assert pairs(names.candidates) == [(f, la.replace("ß", "ss")) for f, la in NAMES]
-    (note,) = case_notes(names.candidates)
+    (note,) = report_letter_case(names.candidates)
     assert str(note).startswith("12 of 12 names were in capitals or in small letters only.")
-    again = read_names(names_file(names.candidates)).candidates
-    assert again.digest() == names.candidates.digest() and case_notes(again) == [note]
+    again = read_names(encode_names_csv(names.candidates)).candidates
+    assert again.digest() == names.candidates.digest() and report_letter_case(again) == [note]
 
 
 def test_members_in_capitals_beside_controls_as_they_are_written_are_rewritten() -> None:
@@ -289,11 +289,11 @@ def test_a_list_of_both_kinds_is_left_as_it_is_and_said() -> None:
     rows = [(f.upper(), la.upper()) if i % 5 < 3 else (f, la) for i, (f, la) in enumerate(NAMES)]
     names = listed(*rows, header="first_name,last_name").candidates
     assert not any(names.is_recased) and pairs(names)[:5] == rows[:5]
-    (note,) = case_notes(names)
+    (note,) = report_letter_case(names)
     assert "names are in capitals or in small letters only, and the others are not" in str(note)
-    assert case_notes(listed(*NAMES, header="first_name,last_name").candidates) == []
+    assert report_letter_case(listed(*NAMES, header="first_name,last_name").candidates) == []
     han = listed(("佐藤 真綾",), ("鈴木 花子",)).candidates
-    assert case_notes(han) == [] and not any(han.is_recased)
+    assert report_letter_case(han) == [] and not any(han.is_recased)
 
 
 # One name to the model

@@ -136,7 +136,7 @@ def test_one_tag_of_a_foreign_label_is_text_and_a_pair_is_a_span() -> None:
         odd = build_document("a", text="Ann", spans=[Span(0, 3, label)])
         with pytest.raises(AuditError, match=f"The label {label} cannot be written") as refused:
             write_files([odd], form="inline")
-        assert label in refused.value.written("ja") and "ラベル" in refused.value.written("ja")
+        assert label in refused.value.render("ja") and "ラベル" in refused.value.render("ja")
 
 
 @given(documents())

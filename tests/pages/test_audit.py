@@ -15,7 +15,7 @@ from audit import demo
 from audit.attack.question import PosteriorSettings
 from audit.jobs import service
 from audit.models.registry import VARIABLE
-from audit.names.lists import all_names, all_passages, keep_names, kept_names
+from audit.names.lists import all_names, keep_names, list_passages, load_names
 from audit.run import AuditTask
 from audit.task import Question
 from cache.store import Store
@@ -61,7 +61,7 @@ def plan_of(app: AppTest) -> str:
 
 def kept(home: Path) -> Any:
     with Store(home) as store:
-        return kept_names(all_names(store)[0].code, store=store)
+        return load_names(all_names(store)[0].code, store=store)
 
 
 def test_an_empty_page_says_what_each_step_wants() -> None:
@@ -222,7 +222,7 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     assert parameter(app, "scenario") == "2" and "New list · 1 passages" in plan_of(app)
     press(app, "keep_passages")
     with Store(home) as store:
-        assert parameter(app, "passages") == all_passages(store)[0].code
+        assert parameter(app, "passages") == list_passages(store)[0].code
     assert "Anna" not in texts(app)
     assert "The line is not JSON." in texts(
         upload(open_page("audit"), b"{", field="passages", name="x.json")

@@ -14,7 +14,7 @@ from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.truth import CORPUS, EXAMINATION, json_page
 from audit.home import results_dir
-from audit.names.lists import kept_names, kept_passages
+from audit.names.lists import load_names, load_passages
 from benchmarks.example_notes import example_csv
 from cache.store import Store
 from tests.pages.make_trainings import CORPUS_ID
@@ -76,10 +76,10 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert app.title[0].value == "New audit"
     names, passages = parameter(app, "names"), parameter(app, "passages")
     with Store(results_dir()) as store:
-        kept = kept_names(names, store=store).candidates
+        kept = load_names(names, store=store).candidates
         assert sum(map(bool, kept.is_member)) > 10
         assert {"easy", "hard", "canary"} <= set(kept.control_kind)
-        assert len(kept_passages(passages, store=store).passages) > 10
+        assert len(load_passages(passages, store=store).passages) > 10
     assert texts(app).count('ka-step ka-is-ready"') == 2
 
 
@@ -96,7 +96,7 @@ def test_held_out_people_are_counted_and_are_the_usual_controls(made: Path) -> N
         assert title in shown
     press(app, "corpus_audit_go")
     with Store(results_dir()) as store:
-        kept = kept_names(parameter(app, "names"), store=store).candidates
+        kept = load_names(parameter(app, "names"), store=store).candidates
     assert (kept.source, {*kept.control_kind}) == ("held_out", {"", "held_out"})
     assert kept.control_kind.count("held_out") == found.n_controls
     assert "Held-out people" in texts(app)

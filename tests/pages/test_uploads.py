@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.names.lists import all_passages, kept_passages
+from audit.names.lists import list_passages, load_passages
 from audit.notes.passages import read_passages
 from cache.store import Store
 from tests.names.test_files import SECRET, SMALL, workbook
@@ -81,7 +81,7 @@ def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_i
     assert "1 passages with a place for a name; 1 rows left out" in texts(app)
     press(app, "keep_passages")
     with Store(home) as store:
-        found = kept_passages(all_passages(store)[0].code, store=store)
+        found = load_passages(list_passages(store)[0].code, store=store)
     assert found.passages.digest() == read_passages(text.encode(), placeholder="@@").digest()
     assert (found.file_name, b"@@" in found.data) == ("passages.jsonl", False)
     assert [note.row for note in found.passages.notes] == [4]

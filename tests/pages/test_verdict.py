@@ -198,7 +198,7 @@ def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates() 
 
 def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
     note = Message("{n_left_out} rows of the passage file were left out.", n_left_out=3)
-    report = make_report(2, notes=[note.plain(), "Something <new>."])
+    report = make_report(2, notes=[note.dump(), "Something <new>."])
     keep(report)
     printed = report_html(report, choice=ReportChoice(language="ja"), other=None)
     for shown in (texts(opened("limits", lang="ja")), printed):

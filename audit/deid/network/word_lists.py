@@ -72,8 +72,8 @@ def japanese_names() -> JapaneseNames:
     """Return the listed given names and surnames of people in Japan."""
     our_lists = _read_our_lists()
     tables = (given_names(sex, generation) for sex in _SEXES for generation in _GENERATIONS)
-    listed_given_names = {part.written for table in tables for part in table.names}
-    listed_surnames = {part.written for part in surnames().names}
+    listed_given_names = {part.native for table in tables for part in table.names}
+    listed_surnames = {part.native for part in surnames().names}
     return JapaneseNames(
         our_lists["japanese_given_names"] | listed_given_names,
         our_lists["japanese_surnames"] | listed_surnames | JAPANESE_SURNAMES,
