@@ -31,7 +31,7 @@ from audit.deid.masks import (
     translate_texts,
     type_masks,
 )
-from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of
+from audit.names.people import ENGLISH, JAPANESE, LOCALES, Profile, age_on, identity_of, write_name
 from audit.notes.dates import Interval
 from audit.notes.read import Note
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES
