@@ -22,31 +22,35 @@ _EVERYWHERE = ("--json",)
 
 def reference() -> str:
     """Return the text of docs/commands.md."""
-    return "\n".join([_HEAD, *(_section(*one) for one in _commands(parser()))])
+    return "\n".join(
+        [_HEAD, *(_section(*command_and_title) for command_and_title in _list_commands(parser()))]
+    )
 
 
 def options() -> dict[str, set[str]]:
     """Return for each command ("corpus build") the options that it takes."""
     return {
         command.prog.removeprefix("python -m audit "): set(command._option_string_actions)
-        for command, _ in _commands(parser())
+        for command, _ in _list_commands(parser())
     }
 
 
-def _commands(of: ArgumentParser) -> Iterator[tuple[ArgumentParser, str]]:
+def _list_commands(top_parser: ArgumentParser) -> Iterator[tuple[ArgumentParser, str]]:
     """Yield each command's parser and what it does."""
-    for action in of._actions:
+    for action in top_parser._actions:
         if isinstance(action, _SubParsersAction):
             about = {choice.dest: choice.help or "" for choice in action._choices_actions}
             for name, command in action.choices.items():
-                if any(isinstance(one, _SubParsersAction) for one in command._actions):
-                    yield from _commands(command)
+                if any(
+                    isinstance(sub_action, _SubParsersAction) for sub_action in command._actions
+                ):
+                    yield from _list_commands(command)
                 else:
                     yield command, about[name]
 
 
 def _section(command: ArgumentParser, about: str) -> str:
-    rows = [_row(one) for one in command._actions if not _is_everywhere(one)]
+    rows = [_row(action) for action in command._actions if not _is_everywhere(action)]
     table = "| option | |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
     return f"## `{command.prog}`\n\n{about}\n\n{table}"
 

@@ -91,10 +91,10 @@ def main() -> None:
     parser.add_argument("--measure-again", action="store_true")
     options = parser.parse_args()
     recipe = Recipe(seed=options.seed, n_epochs=options.epochs)
-    how = measure_again(options.out) if options.measure_again else make(options.out, recipe)
-    for name, by_language in how["held_out"].items():
-        for language, one in by_language.items():
-            print(name, language, one["n_notes"], "notes", one["strict"]["all"])
+    making = measure_again(options.out) if options.measure_again else make(options.out, recipe)
+    for name, by_language in making["held_out"].items():
+        for language, summary in by_language.items():
+            print(name, language, summary["n_notes"], "notes", summary["strict"]["all"])
 
 
 def make(out: Path, recipe: Recipe) -> dict[str, Any]:
@@ -115,52 +115,54 @@ def make(out: Path, recipe: Recipe) -> dict[str, Any]:
             path.write_text(write_jsonl(documents), encoding="utf-8")
         task = TaggerTask(settings=settings, gold=files[:1], validation=files[1:], out=work)
         train_tagger(task, settings, is_halved=True, on_point=print)
-    how = _how(work, recipe=recipe, notes_digest=material.digest)
-    _put_down(work, out=out, how=how)
+    making = _describe_making(work, recipe=recipe, notes_digest=material.digest)
+    _put_down(work, out=out, making=making)
     shutil.rmtree(work)
-    return how
+    return making
 
 
 def with_times(note: TaggedDocument) -> TaggedDocument:
     """Return a note with the times of day marked too that the rules find: no grammar marks them."""
-    (found,) = _TIMES.tag([note.text])
-    return note.with_spans(drop_overlaps((*note.spans, *found)))
+    (time_tags,) = _TIMES.tag([note.text])
+    return note.with_spans(drop_overlaps((*note.spans, *time_tags)))
 
 
 def measure_again(out: Path) -> dict[str, Any]:
     """Measure it anew."""
-    before = json.loads((out / HOW).read_text(encoding="utf-8"))
-    given = {name: before["recipe"][name] for name in Recipe.__annotations__}
-    how = _how(out, recipe=Recipe(**given), notes_digest=before["notes_digest"])
-    _put_down(out, out=out, how=how)
-    return how
+    old_making = json.loads((out / HOW).read_text(encoding="utf-8"))
+    recipe_fields = {name: old_making["recipe"][name] for name in Recipe.__annotations__}
+    making = _describe_making(
+        out, recipe=Recipe(**recipe_fields), notes_digest=old_making["notes_digest"]
+    )
+    _put_down(out, out=out, making=making)
+    return making
 
 
 def _notes(n: int, *, seed: int, is_held_out: bool = False) -> tuple[TaggedDocument, ...]:
     return tuple(in_turn(n, seed=seed, languages=LANGUAGES, is_held_out=is_held_out))
 
 
-def _put_down(work: Path, *, out: Path, how: dict[str, Any]) -> None:
+def _put_down(work: Path, *, out: Path, making: dict[str, Any]) -> None:
     """Write what is shipped, readable for everybody: no note and no name is in it."""
     partial = out.with_name(f".{out.name}.part")
     shutil.rmtree(partial, ignore_errors=True)
     (partial / MODEL).mkdir(parents=True)
     for path in (work / TAGGER, *sorted((work / MODEL).iterdir())):
         (partial / path.relative_to(work)).write_bytes(path.read_bytes())
-    text = json.dumps(how, ensure_ascii=False, indent=1, allow_nan=False)
+    text = json.dumps(making, ensure_ascii=False, indent=1, allow_nan=False)
     (partial / HOW).write_text(text + "\n", encoding="utf-8")
     shutil.rmtree(out, ignore_errors=True)
     partial.rename(out)
 
 
-def _how(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
+def _describe_making(work: Path, *, recipe: Recipe, notes_digest: str) -> dict[str, Any]:
     """Measure rules, model and both on held-out notes."""
     model, rules = load_token_tagger(work, device="cpu"), RuleTagger()
     test = [*map(with_times, _notes(recipe.n_test, seed=recipe.seed + 3, is_held_out=True))]
     texts = [document.text for document in test]
     by_rules, by_model = rules.tag(texts), model.tag(texts)
-    both = [combine_spans(*row) for row in zip(texts, by_rules, by_model, strict=True)]
-    answers = {"rules alone": by_rules, "model alone": by_model, "default": both}
+    merged_tags = [combine_spans(*row) for row in zip(texts, by_rules, by_model, strict=True)]
+    answers = {"rules alone": by_rules, "model alone": by_model, "default": merged_tags}
     return {
         "way": JOIN_RULE,
         "digest": combined_digest(rules.digest, model.digest),
@@ -181,22 +183,22 @@ def _digest(documents: Sequence[TaggedDocument]) -> str:
 def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> dict[str, Any]:
     """Return the measures of held-out notes, for each language: those of `deid score`."""
     pairs = pair_documents(documents, tags)
-    found = {}
+    summaries = {}
     for language in LANGUAGES:
-        some = [pair for pair in pairs if pair[0].doc_id.startswith(f"{language}/")]
-        found[language] = shown_measures(score_pairs(some))
-    return found
+        language_pairs = [pair for pair in pairs if pair[0].doc_id.startswith(f"{language}/")]
+        summaries[language] = shown_measures(score_pairs(language_pairs))
+    return summaries
 
 
 def shown_measures(scored: ScoreCounts) -> dict[str, Any]:
     """Return counts, rates and intervals by type, under two criteria, as the page shows them."""
     summary = score_summary(scored, matcher=OPTIMAL, n_replicates=N_REPLICATES).plain()
-    found = {"n_notes": summary["n_documents"], "n_patients": summary["n_patients"]}
+    figures = {"n_notes": summary["n_documents"], "n_patients": summary["n_patients"]}
     for name in ("strict", "label_relaxed"):
         criterion = summary["criteria"][name]
         entries = {**criterion["labels"], "all": criterion["together"]}
-        found[name] = {label: _shortened(entry) for label, entry in entries.items()}
-    return found
+        figures[name] = {label: _shortened(entry) for label, entry in entries.items()}
+    return figures
 
 
 def _shortened(entry: dict[str, Any]) -> dict[str, Any]:
@@ -221,24 +223,24 @@ def with_mixed_lines(
 
     A line break inside a span is none here. There are as many as were given.
     """
-    made = []
+    joined_documents = []
     for number, document in enumerate(documents):
         rng = generator(seed, "mixed lines", number)
-        other = documents[int(rng.integers(len(documents)))]
-        lines = [*_lines(document), *_lines(other)]
+        partner = documents[int(rng.integers(len(documents)))]
+        lines = [*_lines(document), *_lines(partner)]
         text, spans = "", list[Span]()
         for place in rng.permutation(len(lines))[: max(1, len(lines) // 2)]:
-            line, found = lines[place]
-            spans += [Span(s.start + len(text), s.end + len(text), s.label) for s in found]
+            line, line_spans = lines[place]
+            spans += [Span(s.start + len(text), s.end + len(text), s.label) for s in line_spans]
             text += line
-        made.append(build_document(f"mixed/{document.doc_id}", text=text, spans=spans))
-    return tuple(made)
+        joined_documents.append(build_document(f"mixed/{document.doc_id}", text=text, spans=spans))
+    return tuple(joined_documents)
 
 
 def _lines(document: TaggedDocument) -> list[tuple[str, list[Span]]]:
     """Return the lines of a note and the spans of each, by the place in the line."""
     ends = list(accumulate(map(len, document.text.splitlines(keepends=True))))
-    whole = [e for e in ends if not any(s.start < e < s.end for s in document.spans)]
+    span_free_ends = [e for e in ends if not any(s.start < e < s.end for s in document.spans)]
     return [
         (
             document.text[start:end],
@@ -248,7 +250,7 @@ def _lines(document: TaggedDocument) -> list[tuple[str, list[Span]]]:
                 if start <= s.start < end
             ],
         )
-        for start, end in pairwise([0, *whole])
+        for start, end in pairwise([0, *span_free_ends])
     ]
 
 

@@ -92,27 +92,27 @@ def generation(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: i
     """Time a batch of whole copies."""
     rng = np.random.default_rng(0)
     n_answer = int(GROWTH * n_note)
-    asked = [
+    settings = [
         GenerationRequest(tuple(rng.integers(3, n_vocabulary, n_note).tolist()), n_answer)
         for _ in range(n_rows)
     ]
 
     def work() -> None:
-        generate_answers(loaded, asked, stops=[-1], n_tokens=10**12)
+        generate_answers(loaded, settings, stops=[-1], n_tokens=10**12)
 
-    told = measured(loaded, work)
+    measures = measured(loaded, work)
     n_tokens = n_rows * n_answer
-    return told | {
+    return measures | {
         "batch": n_rows,
         "note_tokens": n_note,
-        "tokens_per_second": n_tokens / told["seconds"],
-        "seconds_per_note": told["seconds"] / n_rows,
+        "tokens_per_second": n_tokens / measures["seconds"],
+        "seconds_per_note": measures["seconds"] / n_rows,
     }
 
 
-def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, how: str) -> Any:
+def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, method: str) -> Any:
     """Time one step of a tuning, the second one."""
-    lora = Lora() if how == "lora" else None
+    lora = Lora() if method == "lora" else None
     settings = TuningSettings(
         batch=n_rows, micro_batch=1, lora=lora, gradient_checkpointing=n_note > 4000
     )
@@ -136,13 +136,13 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
         rows=rows,
     )
     learner.step(1)
-    told = measured(loaded, lambda: learner.step(2))
+    measures = measured(loaded, lambda: learner.step(2))
     n_tokens = sum(row.n_tokens for row in rows)
-    return told | {
-        "how": how,
+    return measures | {
+        "how": method,
         "rows": n_rows,
         "note_tokens": n_note,
-        "tokens_per_second": n_tokens / told["seconds"],
+        "tokens_per_second": n_tokens / measures["seconds"],
     }
 
 
@@ -165,9 +165,9 @@ def main() -> None:
         else random_model(options.size, n_vocabulary=options.vocabulary, n_context=n_context)
     )
     n_vocabulary = loaded.model.config.vocab_size
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "model": options.model.name if options.model else f"random {options.size}",
-        "parameters": sum(one.numel() for one in loaded.model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "device": torch.cuda.get_device_name(0) if loaded.device == "cuda" else "cpu",
         "precision": loaded.precision,
         "threads": torch.get_num_threads(),
@@ -179,21 +179,23 @@ def main() -> None:
     generation(loaded, n_rows=1, n_note=16, n_vocabulary=n_vocabulary)  # warms up
     for n_rows in options.batches:
         with suppress(torch.OutOfMemoryError):
-            one = generation(loaded, n_rows=n_rows, n_note=n_note, n_vocabulary=n_vocabulary)
-            told["generation"].append(one)
-            print(one, flush=True)
-    for how in options.tuning:
+            generation_record = generation(
+                loaded, n_rows=n_rows, n_note=n_note, n_vocabulary=n_vocabulary
+            )
+            record["generation"].append(generation_record)
+            print(generation_record, flush=True)
+    for method in options.tuning:
         with suppress(torch.OutOfMemoryError):
-            one = tuning(
+            tuning_record = tuning(
                 loaded,
                 n_rows=options.tuning_rows,
                 n_note=n_note,
                 n_vocabulary=n_vocabulary,
-                how=how,
+                method=method,
             )
-            told["tuning"].append(one)
-            print(one, flush=True)
-    text = json.dumps(told, indent=1)
+            record["tuning"].append(tuning_record)
+            print(tuning_record, flush=True)
+    text = json.dumps(record, indent=1)
     print(text)
     if options.json:
         options.json.write_text(text + "\n", encoding="utf-8")

@@ -77,13 +77,13 @@ _JAPANESE = (
 )
 
 
-def forms_of(one: Identity, relative: str) -> dict[str, str]:
+def forms_of(person: Identity, relative: str) -> dict[str, str]:
     """Return what stands at each place of a note."""
-    name, values = one.name, one.values
+    name, values = person.name, person.values
     is_japanese = name.locale == JAPANESE
-    surname, given = name.surname.native, name.given_name.native
+    surname, given_name = name.surname.native, name.given_name.native
     record, telephone = values["record_number"], values["telephone"]
-    month = one.birth.strftime("%B")
+    month = person.birth.strftime("%B")
     forms = {
         form: write_name(name, form)
         for form in (
@@ -98,18 +98,20 @@ def forms_of(one: Identity, relative: str) -> dict[str, str]:
         )
     }
     return forms | {
-        "full": surname + given if is_japanese else write_name(name, "middle"),
-        "spaced": f"{surname}　{given}",
+        "full": surname + given_name if is_japanese else write_name(name, "middle"),
+        "spaced": f"{surname}　{given_name}",
         "possessive": surname if surname.endswith("s") else f"{surname}'s",
-        "capitals": f"{surname}, {given}".upper(),
+        "capitals": f"{surname}, {given_name}".upper(),
         "small": surname.lower(),
-        "initial_surname": f"{given[0]}. {surname}",
+        "initial_surname": f"{given_name[0]}. {surname}",
         "relative": relative,
-        "initials": forms["initials"] if is_japanese else f"{given[0]}.{surname[0]}.",
-        "birth": format_date(one.birth, style="era") if is_japanese else f"{one.birth:%m/%d/%Y}",
-        "long_birth": format_date(one.birth, style="wide")
+        "initials": forms["initials"] if is_japanese else f"{given_name[0]}.{surname[0]}.",
+        "birth": format_date(person.birth, style="era")
         if is_japanese
-        else f"{month} {one.birth.day}, {one.birth.year}",
+        else f"{person.birth:%m/%d/%Y}",
+        "long_birth": format_date(person.birth, style="wide")
+        if is_japanese
+        else f"{month} {person.birth.day}, {person.birth.year}",
         "address": values["address"],
         "telephone": telephone,
         "dots": telephone.replace("-", ".").replace("(", "").replace(") ", "."),
@@ -123,18 +125,18 @@ def patients(locale: str, n: int) -> Iterator[tuple[str, dict[str, str], list[st
     """Yield number, forms, and the row in the register of invented patients."""
     for place in range(n):
         key = f"{locale}-{place:05d}"
-        one = identity_of(SEED, key, Profile("F", None, _ON), locale=locale)
+        person = identity_of(SEED, key, Profile("F", None, _ON), locale=locale)
         daughter = name_of(SEED, f"{key} daughter", sex="F", birth_year=1985, locale=locale)
         relative = daughter.given_name.native
-        forms = forms_of(one, relative)
+        forms = forms_of(person, relative)
         row = [
             key,
-            one.name.surname.native,
-            one.name.given_name.native,
-            one.name.middle,
-            write_name(one.name, "kana") if locale == JAPANESE else "",
+            person.name.surname.native,
+            person.name.given_name.native,
+            person.name.middle,
+            write_name(person.name, "kana") if locale == JAPANESE else "",
             forms["romaji"] if locale == JAPANESE else "",
-            one.birth.isoformat(),
+            person.birth.isoformat(),
             forms["address"],
             forms["telephone"],
             forms["record"],
@@ -208,19 +210,23 @@ def main() -> None:
         missed: list[str] = []
         for tagger in options.taggers:
             columns[f"{tagger} alone"], _ = counted(golds, alone(tagger, golds.values()))
-            for what, of in (("", None), (" + register", register)):
-                out = folder / f"{tagger}{bool(of)}"
+            for suffix, known_names in (("", None), (" + register", register)):
+                out = folder / f"{tagger}{bool(known_names)}"
                 tag_notes(
                     open_notes(folder / "notes.jsonl"),
                     tagger=load_tagger(tagger),
                     folder=out,
                     release=Release(),
-                    register=of,
+                    register=known_names,
                 )
                 text = (out / "spans.jsonl").read_text("utf-8")
-                found, misses = counted(golds, read_text(text, form="jsonl", doc_id="", subject=""))
-                columns[tagger + what] = found
-                missed += [json.dumps([tagger + what, *one], ensure_ascii=False) for one in misses]
+                counts, misses = counted(
+                    golds, read_text(text, form="jsonl", doc_id="", subject="")
+                )
+                columns[tagger + suffix] = counts
+                missed += [
+                    json.dumps([tagger + suffix, *miss], ensure_ascii=False) for miss in misses
+                ]
         tell(columns)
         tell_wrong(register)
         for tagger in options.taggers:
@@ -232,8 +238,8 @@ def main() -> None:
 def alone(tagger: str, golds: Iterable[TaggedDocument]) -> list[TaggedDocument]:
     """Return notes with what a tagger marks, and nothing found again."""
     notes = list(golds)
-    found = tag_and_check(load_tagger(tagger), [note.text for note in notes])
-    return [note.with_spans(spans) for note, spans in zip(notes, found, strict=True)]
+    tags = tag_and_check(load_tagger(tagger), [note.text for note in notes])
+    return [note.with_spans(spans) for note, spans in zip(notes, tags, strict=True)]
 
 
 def tell_hand_written(tagger: str) -> None:
@@ -242,13 +248,15 @@ def tell_hand_written(tagger: str) -> None:
         n_marks = n_right = n_wrong = 0
         golds = unseen(which, language)
         for gold, note in zip(golds, alone(tagger, golds), strict=True):
-            before = {p for span in note.spans for p in range(span.start, span.end)}
+            tagged_places = {p for span in note.spans for p in range(span.start, span.end)}
             personal = {p for span in gold.spans for p in range(span.start, span.end)}
             again = add_known_names(
                 note.text, note.spans, read_certain_names(note.text, note.spans)
             )
             for span in again:
-                new = {p for p in range(span.start, span.end) if note.text[p].isalnum()} - before
+                new = {
+                    p for p in range(span.start, span.end) if note.text[p].isalnum()
+                } - tagged_places
                 n_marks += bool(new)
                 n_right += bool(new & personal)
                 n_wrong += bool(new and not new & personal)
@@ -262,7 +270,7 @@ def counted(
     golds: dict[str, Any], notes: Iterable[TaggedDocument]
 ) -> tuple[Counter[str], list[list[str]]]:
     """Count the golds that are covered whole, by language and form, and characters of nobody."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     misses = []
     for note in notes:
         gold = golds[note.doc_id]
@@ -276,16 +284,16 @@ def counted(
             is_found |= gold.text[span.start : span.end].endswith("'s") and covered.issuperset(
                 places[:-1]
             )
-            found[f"{language} {span.label}"] += is_found
-            found[f"{language} {span.label} of"] += 1
+            counts[f"{language} {span.label}"] += is_found
+            counts[f"{language} {span.label} of"] += 1
             if not is_found:
                 misses.append([span.label, gold.text[span.start : span.end], gold.text])
         wrong = [p for p in covered - personal if gold.text[p].isalnum()]
-        found[f"{language} wrong"] += len(wrong)
-        found[f"{language} wrong of"] += sum(
+        counts[f"{language} wrong"] += len(wrong)
+        counts[f"{language} wrong of"] += sum(
             char.isalnum() and place not in personal for place, char in enumerate(gold.text)
         )
-    return found, misses
+    return counts, misses
 
 
 def tell(columns: dict[str, Counter[str]]) -> None:
@@ -295,17 +303,19 @@ def tell(columns: dict[str, Counter[str]]) -> None:
     for language in ("en", "ja"):
         for title, forms in (("names", NAMES), ("others", OTHERS)):
             for form in (*forms, title):
-                own = forms if form == title else (form,)
+                counted_forms = forms if form == title else (form,)
                 cells = []
-                for found in columns.values():
-                    n = sum(found[f"{language} {one}"] for one in own)
-                    n_all = sum(found[f"{language} {one} of"] for one in own)
+                for counts in columns.values():
+                    n = sum(counts[f"{language} {counted_form}"] for counted_form in counted_forms)
+                    n_all = sum(
+                        counts[f"{language} {counted_form} of"] for counted_form in counted_forms
+                    )
                     cells.append(f"{n} of {n_all}")
                 if n_all:
                     print(f"| {language} {form} |", " | ".join(cells), "|")
         cells = [
-            f"{found[f'{language} wrong']} of {found[f'{language} wrong of']}"
-            for found in columns.values()
+            f"{counts[f'{language} wrong']} of {counts[f'{language} wrong of']}"
+            for counts in columns.values()
         ]
         print(f"| {language} characters of nobody, marked |", " | ".join(cells), "|")
 
@@ -315,7 +325,7 @@ def tell_wrong(register: PatientRegister) -> None:
     notes: list[Callable[[], Any]] = [lambda n=name: unseen(*n) for name in N_NOTES]
     for locale in ("en", "ja"):
         packs = [pack for key, pack in register.pieces.items() if key.startswith(locale)]
-        texts = [one for of in notes for one in of()] + list(clinical_sentences())
+        texts = [text for read_texts in notes for text in read_texts()] + list(clinical_sentences())
         words: Counter[str] = Counter()
         n_marks = n_texts = 0
         for note in texts:

@@ -40,37 +40,41 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", default=SETS, choices=SETS, metavar="SET")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    known = {one.tagger_id for one in list_taggers()}
-    found = {}
+    tagger_ids = {tagger.tagger_id for tagger in list_taggers()}
+    scores = {}
     with tempfile.TemporaryDirectory() as folder:
         os.environ[HOME_VARIABLE] = f"{folder}/home"
         for name in options.sets:
             gold = Path(folder) / "gold.jsonl"
             gold.write_text(write_jsonl(_notes(name)), encoding="utf-8")
-            taggers = [one for one in TAGGERS[name[-2:]] if known >= set(one.split("+"))]
+            taggers = [
+                tagger_name
+                for tagger_name in TAGGERS[name[-2:]]
+                if tagger_ids >= set(tagger_name.split("+"))
+            ]
             words = ["deid", "compare", "--gold", str(gold)]
             for tagger in taggers:
                 words += ["--tagger", tagger]
-            found[name] = called(parsed(words))
-            _tell(name, found[name])
+            scores[name] = called(parsed(words))
+            _print_scores(name, scores[name])
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")
 
 
 def _notes(name: str) -> tuple[TaggedDocument, ...]:
     return unseen(*name.split("/")) if name.startswith("unseen") else read_marked_notes(name)
 
 
-def _tell(name: str, found: dict[str, Any]) -> None:
+def _print_scores(name: str, scores: dict[str, Any]) -> None:
     titles = [share.replace("_", " ") for share in SHARES]
     print(f"\n{name}\n\n| tagger | {' | '.join(titles)} | notes/s |")
     print("|---" * (len(SHARES) + 2) + "|")
-    for tagger, one in found["taggers"].items():
-        cells = [_cell(one[share], one["intervals"].get(share)) for share in SHARES]
-        print(f"| {tagger} | {' | '.join(cells)} | {one['notes_per_second'] or 0:.1f} |")
-    for pair, one in found["differences"].items():
+    for tagger, score in scores["taggers"].items():
+        cells = [_cell(score[share], score["intervals"].get(share)) for share in SHARES]
+        print(f"| {tagger} | {' | '.join(cells)} | {score['notes_per_second'] or 0:.1f} |")
+    for pair, difference in scores["differences"].items():
         if pair.startswith("default - "):
-            print(f"{pair}: told apart by {one['told_apart_by']}")
+            print(f"{pair}: told apart by {difference['told_apart_by']}")
 
 
 def _cell(share: float | None, interval: list[float] | None) -> str:

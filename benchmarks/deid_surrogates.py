@@ -110,32 +110,32 @@ def _people(
 ) -> tuple[dict[str, PersonName], dict[str, str], dict[str, str]]:
     sexes = {"patient": dice.choice("MF"), "relative": dice.choice("MF")}
     people: dict[str, PersonName] = {}
-    for who in ("patient", "relative", "doctor"):
-        sex = sexes.get(who, dice.choice("MF"))
-        if who == "patient" and dice.random() < 0.25:
+    for role in ("patient", "relative", "doctor"):
+        sex = sexes.get(role, dice.choice("MF"))
+        if role == "patient" and dice.random() < 0.25:
             sex = "MF"[sex == "M"]
         year = dice.randrange(1940, 2005)
-        people[who] = name_of(seed, f"{number} {who}", sex=sex, birth_year=year, locale=locale)
-    given = people["relative"].given
-    if dice.random() < 0.75 and given != people["patient"].given:
-        people["relative"] = PersonName(people["patient"].surname, given, "", locale)
+        people[role] = name_of(seed, f"{number} {role}", sex=sex, birth_year=year, locale=locale)
+    given_names = people["relative"].given_name
+    if dice.random() < 0.75 and given_names != people["patient"].given_name:
+        people["relative"] = PersonName(people["patient"].surname, given_names, "", locale)
     relative = dice.choice(_RELATIVES[locale][sexes["relative"]])
     return people, sexes, {**_WORDS[locale, sexes["patient"]], "relative": relative}
 
 
-def _written(name: PersonName, form: str) -> str:
-    given, surname = name.given_name.native, name.surname.native
+def _write_form(name: PersonName, form: str) -> str:
+    given_name, surname = name.given_name.native, name.surname.native
     kana = f"{name.surname.kana} {name.given_name.kana}"
     is_japanese = name.locale == JAPANESE
     return {
-        "full": f"{surname} {given}" if is_japanese else f"{given} {surname}",
-        "joined": surname + given,
-        "given": given,
+        "full": f"{surname} {given_name}" if is_japanese else f"{given_name} {surname}",
+        "joined": surname + given_name,
+        "given": given_name,
         "surname": surname,
-        "possessive": f"{given}'s",
-        "inverted": f"{surname}, {given}",
-        "initial": f"{given[0]}. {surname}",
-        "capitals": f"{given} {surname}".upper(),
+        "possessive": f"{given_name}'s",
+        "inverted": f"{surname}, {given_name}",
+        "initial": f"{given_name[0]}. {surname}",
+        "capitals": f"{given_name} {surname}".upper(),
         "kana": kana,
         "hiragana": "".join(chr(ord(c) - 0x60) if "ァ" <= c <= "ヶ" else c for c in kana),
         "half": half_width(kana),
@@ -145,18 +145,18 @@ def _written(name: PersonName, form: str) -> str:
 def _note(
     number: int, template: str, people: dict[str, PersonName], sexes: dict[str, str], patient: int
 ) -> NamedNote:
-    text, at = "", 0
+    text, end = "", 0
     spans, marks = [], []
     for place in _PLACE.finditer(template):
-        who, form = place.groups()
-        text += template[at : place.start()]
-        at = place.end()
-        value = _written(people[who], form)
+        role, form = place.groups()
+        text += template[end : place.start()]
+        end = place.end()
+        value = _write_form(people[role], form)
         label = IDENTIFIER if form in _FULL else QUASI_IDENTIFIER
         spans.append(Span(len(text), len(text) + len(value), label))
-        marks.append((who, form))
+        marks.append((role, form))
         text += value
-    document = TaggedDocument(str(number), text + template[at:], tuple(spans), f"p{patient}")
+    document = TaggedDocument(str(number), text + template[end:], tuple(spans), f"p{patient}")
     return NamedNote(document, tuple(marks), people, sexes)
 
 
@@ -168,25 +168,28 @@ def examine_notes(notes: Sequence[NamedNote], *, release: Release) -> Findings:
     findings = Findings(n_notes=len(notes))
     surrogates: dict[tuple[str, str], tuple[str, str]] = {}
     for number, note in enumerate(notes):
-        known = names.get_names(note.document.patient_id)
-        replacements = release.redact(note.document, names=known).replacements
-        texts = [one.text for one in replacements]
+        patient_names = names.get_names(note.document.patient_id)
+        replacements = release.redact(note.document, names=patient_names).replacements
+        texts = [replacement.text for replacement in replacements]
         findings.n_names += len(texts)
         findings.n_placeholders += sum(map(is_placeholder, texts))
         patient = str(note.document.patient_id)
-        for (who, form), text in zip(note.marks, texts, strict=True):
-            if form == "full" or (form == "joined" and who == "relative"):
-                parts = _parts(text, note, who)
+        for (role, form), text in zip(note.marks, texts, strict=True):
+            if form == "full" or (form == "joined" and role == "relative"):
+                parts = _parts(text, note, role)
                 if parts:
-                    surrogates.setdefault((patient, who), parts)
-        own = {who: surrogates[patient, who] for who in note.people if (patient, who) in surrogates}
+                    surrogates.setdefault((patient, role), parts)
+        own_surrogates = {
+            role: surrogates[patient, role] for role in note.people if (patient, role) in surrogates
+        }
         if not all(
-            _agrees(note, mark, text, own) for mark, text in zip(note.marks, texts, strict=True)
+            _agrees(note, mark, text, own_surrogates)
+            for mark, text in zip(note.marks, texts, strict=True)
         ):
             findings.disagreeing.append(number)
         if any(
-            who in own and sex_of_given_name(own[who][1]) not in ("", sex)
-            for who, sex in note.sexes.items()
+            role in own_surrogates and sex_of_given_name(own_surrogates[role][1]) not in ("", sex)
+            for role, sex in note.sexes.items()
         ):
             findings.wrong_sex.append(number)
         if _has_true_name(note, texts):
@@ -194,15 +197,15 @@ def examine_notes(notes: Sequence[NamedNote], *, release: Release) -> Findings:
     return findings
 
 
-def _parts(text: str, note: NamedNote, who: str) -> tuple[str, str] | None:
+def _parts(text: str, note: NamedNote, role: str) -> tuple[str, str] | None:
     """Return surname and given name of a full surrogate; None for a placeholder."""
     if is_placeholder(text):
         return None
     if " " in text:
         first, second = text.split(" ", 1)
-        return (first, second) if note.people[who].locale == JAPANESE else (second, first)
-    known = [n for n in range(1, len(text)) if _kana_of(text[:n]) and _kana_of(text[n:])]
-    return (text[: known[-1]], text[known[-1] :]) if known else (text, "")
+        return (first, second) if note.people[role].locale == JAPANESE else (second, first)
+    kana_splits = [n for n in range(1, len(text)) if _kana_of(text[:n]) and _kana_of(text[n:])]
+    return (text[: kana_splits[-1]], text[kana_splits[-1] :]) if kana_splits else (text, "")
 
 
 def _kana_of(part: str) -> set[str]:
@@ -224,40 +227,46 @@ def _readings() -> dict[str, set[str]]:
 
 
 def _agrees(
-    note: NamedNote, mark: tuple[str, str], text: str, own: dict[str, tuple[str, str]]
+    note: NamedNote, mark: tuple[str, str], text: str, own_surrogates: dict[str, tuple[str, str]]
 ) -> bool:
-    who, form = mark
-    if who not in own or is_placeholder(text):
+    role, form = mark
+    if role not in own_surrogates or is_placeholder(text):
         return True
-    return any(_is_form(text, form, own[one]) for one in own if _is_shared(note, who, one, form))
+    return any(
+        _is_form(text, form, own_surrogates[other_role])
+        for other_role in own_surrogates
+        if _is_shared(note, role, other_role, form)
+    )
 
 
-def _is_shared(note: NamedNote, who: str, other: str, form: str) -> bool:
+def _is_shared(note: NamedNote, role: str, other_role: str, form: str) -> bool:
     """Whether another person of the note has the part of which a mark consists."""
-    if who == other:
+    if role == other_role:
         return True
-    part = _written(note.people[who], "given" if form == "possessive" else form)
-    name = note.people[other]
+    part = _write_form(note.people[role], "given" if form == "possessive" else form)
+    name = note.people[other_role]
     is_bare = form in ("given", "surname", "possessive")
     return is_bare and part in (name.given_name.native, name.surname.native)
 
 
 def _is_form(text: str, form: str, surrogate: tuple[str, str]) -> bool:
-    surname, given = surrogate
+    surname, given_name = surrogate
     if form in ("kana", "hiragana", "half"):
         kana = text.translate(IN_KATAKANA)
-        wide = {half_width(one): one for name in surrogate for one in _kana_of(name)}
-        first, second = (wide.get(one, one) for one in kana.split(" "))
-        return first in _kana_of(surname) and second in _kana_of(given)
+        wide = {
+            half_width(kana_part): kana_part for name in surrogate for kana_part in _kana_of(name)
+        }
+        first, second = (wide.get(kana_part, kana_part) for kana_part in kana.split(" "))
+        return first in _kana_of(surname) and second in _kana_of(given_name)
     expected = {
-        "full": {f"{surname} {given}", f"{given} {surname}"},
-        "joined": {surname + given},
-        "given": {surname, given},
-        "surname": {surname, given},
-        "possessive": {f"{given}'s", f"{surname}'s"},
-        "inverted": {f"{surname}, {given}"},
-        "initial": {f"{given[:1]}. {surname}"},
-        "capitals": {f"{given} {surname}".upper()},
+        "full": {f"{surname} {given_name}", f"{given_name} {surname}"},
+        "joined": {surname + given_name},
+        "given": {surname, given_name},
+        "surname": {surname, given_name},
+        "possessive": {f"{given_name}'s", f"{surname}'s"},
+        "inverted": {f"{surname}, {given_name}"},
+        "initial": {f"{given_name[:1]}. {surname}"},
+        "capitals": {f"{given_name} {surname}".upper()},
     }[form]
     return text in expected
 
@@ -265,8 +274,8 @@ def _is_form(text: str, form: str, surrogate: tuple[str, str]) -> bool:
 def _has_true_name(note: NamedNote, texts: Sequence[str]) -> bool:
     """Whether a surrogate holds, or stands within, a part of a name of the note."""
     true_parts = set()
-    for who, form in note.marks:
-        for part in re.findall(r"[^\s,]+", _written(note.people[who], form)):
+    for role, form in note.marks:
+        for part in re.findall(r"[^\s,]+", _write_form(note.people[role], form)):
             true_parts.add(_folded(part.removesuffix("'s")))
     for text in texts:
         if is_placeholder(text):
@@ -274,8 +283,12 @@ def _has_true_name(note: NamedNote, texts: Sequence[str]) -> bool:
         for word in re.findall(r"[^\s,]+", text):
             part = _folded(word.removesuffix("'s"))
             if len(part.strip(".")) > 1 or is_unspaced(part):
-                longer = {one for one in true_parts if len(one.strip(".")) > 1 or is_unspaced(one)}
-                if any(one in part or part in one for one in longer):
+                longer = {
+                    true_part
+                    for true_part in true_parts
+                    if len(true_part.strip(".")) > 1 or is_unspaced(true_part)
+                }
+                if any(true_part in part or part in true_part for true_part in longer):
                     return True
     return False
 
@@ -294,10 +307,13 @@ def main() -> None:
     args = parser.parse_args()
     notes = list(generated_notes(args.notes))
     release = Release(mode="surrogate", seed=1)
-    found = examine_notes(notes, release=release)
-    print(f"{found.n_notes} notes, {found.n_names} names, {found.n_placeholders} placeholders")
+    findings = examine_notes(notes, release=release)
+    print(
+        f"{findings.n_notes} notes, {findings.n_names} names, "
+        f"{findings.n_placeholders} placeholders"
+    )
     for fault in ("disagreeing", "wrong_sex", "true_names"):
-        numbers = getattr(found, fault)
+        numbers = getattr(findings, fault)
         print(f"{fault}: {len(numbers)}")
         names = PatientNames()
         for note in notes:

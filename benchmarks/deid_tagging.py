@@ -36,11 +36,11 @@ SEED = 20
 
 def peak_megabytes(*, n_workers: int = 1) -> float:
     """Return the most memory that this process has had, in MB, and its workers beside it."""
-    own, largest = (
-        resource.getrusage(who).ru_maxrss / 1024
-        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    own_peak, largest = (
+        resource.getrusage(process_group).ru_maxrss / 1024
+        for process_group in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    return own + (n_workers * largest if n_workers > 1 else 0.0)
+    return own_peak + (n_workers * largest if n_workers > 1 else 0.0)
 
 
 def texts(n: int) -> list[str]:
@@ -49,12 +49,16 @@ def texts(n: int) -> list[str]:
     return [note.text for note in notes]
 
 
-def measure(what: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[str, Any]:
+def measure(measure_name: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[str, Any]:
     """Do one part, in this process."""
     tagger = load_tagger(tagger_id, device="cpu")
     tagger.tag(["山田太郎"])
-    found: dict[str, Any] = {"what": what, "tagger": tagger_id, "loaded_mb": peak_megabytes()}
-    if what == "many":
+    record: dict[str, Any] = {
+        "what": measure_name,
+        "tagger": tagger_id,
+        "loaded_mb": peak_megabytes(),
+    }
+    if measure_name == "many":
         path = folder / "notes.jsonl"
         begin = time.perf_counter()
         census = tag_notes(
@@ -64,18 +68,18 @@ def measure(what: str, *, tagger_id: str, folder: Path, n_workers: int) -> dict[
             release=Release(),
             n_workers=n_workers,
         )
-        found |= {"n_notes": census["n_notes"], "n_characters": census["n_characters"]}
+        record |= {"n_notes": census["n_notes"], "n_characters": census["n_characters"]}
     else:
         long = "\n".join(texts(400))[:N_LONG]
         begin = time.perf_counter()
         tag_and_check(tagger, [long])
-        found |= {"n_notes": 1, "n_characters": len(long)}
+        record |= {"n_notes": 1, "n_characters": len(long)}
     seconds = time.perf_counter() - begin
-    n_workers = n_workers if what == "many" and is_light(tagger) else 1
-    return found | {
+    n_workers = n_workers if measure_name == "many" and is_light(tagger) else 1
+    return record | {
         "seconds": seconds,
         "n_workers": n_workers,
-        "characters_per_second": found["n_characters"] / seconds,
+        "characters_per_second": record["n_characters"] / seconds,
         "peak_mb": peak_megabytes(n_workers=n_workers),
     }
 
@@ -90,8 +94,10 @@ def main() -> None:
     parser.add_argument("--part", nargs=3, metavar=("WHAT", "TAGGER", "FOLDER"))
     options = parser.parse_args()
     if options.part:
-        what, tagger_id, folder = options.part
-        row = measure(what, tagger_id=tagger_id, folder=Path(folder), n_workers=options.workers)
+        measure_name, tagger_id, folder = options.part
+        row = measure(
+            measure_name, tagger_id=tagger_id, folder=Path(folder), n_workers=options.workers
+        )
         print(json.dumps(row))
         return
     rows = []
@@ -99,19 +105,19 @@ def main() -> None:
         lines = [json.dumps({"text": text}, ensure_ascii=False) for text in texts(options.notes)]
         (Path(name) / "notes.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for tagger_id in options.tagger:
-            for what in ("many", "long"):
+            for measure_name in ("many", "long"):
                 command = [
                     sys.executable,
                     __file__,
                     "--workers",
                     str(options.workers),
                     "--part",
-                    what,
+                    measure_name,
                     tagger_id,
                     name,
                 ]
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                rows.append(json.loads(done.stdout))
+                process = subprocess.run(command, capture_output=True, text=True, check=True)
+                rows.append(json.loads(process.stdout))
                 print(rows[-1])
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -46,10 +46,12 @@ def main() -> None:
     for tagger in taggers:
         for language in LANGUAGES:
             cases: list[SpanCase] = []
-            found = score_pairs(_pairs(tagger, f"third/{language}"), on_case=cases.append)
-            _tell(found, title=f"{tagger.name} | {language}")
-            misses = [{"tagger": tagger.name, **asdict(one)} for one in cases if one.kind != SAME]
-            lines += [json.dumps(one, ensure_ascii=False) + "\n" for one in misses]
+            score = score_pairs(_pairs(tagger, f"third/{language}"), on_case=cases.append)
+            _tell(score, title=f"{tagger.name} | {language}")
+            misses = [
+                {"tagger": tagger.name, **asdict(case)} for case in cases if case.kind != SAME
+            ]
+            lines += [json.dumps(miss, ensure_ascii=False) + "\n" for miss in misses]
     if options.misses:
         options.misses.write_text("".join(lines), encoding="utf-8")
     print(
@@ -90,39 +92,37 @@ def found_in(tagger: Tagger, name: str) -> tuple[tuple[TaggedDocument, ...], tup
     return notes, tag_and_check(tagger, [note.text for note in notes])
 
 
-def by_kind(
-    notes: tuple[TaggedDocument, ...], found: tuple[Tags, ...]
-) -> dict[str, dict[str, int]]:
+def by_kind(notes: tuple[TaggedDocument, ...], tags: tuple[Tags, ...]) -> dict[str, dict[str, int]]:
     """Count for each kind of mark how many there are, touched, and covered whole."""
     counts = {kind: dict.fromkeys(("n_gold", "n_touched", "n_covered"), 0) for kind in KINDS}
-    for note, spans in zip(notes, found, strict=True):
+    for note, spans in zip(notes, tags, strict=True):
         stretches = merge_spans(spans)
         for gold in note.spans:
             n = sum(max(0, min(gold.end, end) - max(gold.start, start)) for start, end in stretches)
-            one = counts[gold.label]
-            one["n_gold"] += 1
-            one["n_touched"] += n > 0
-            one["n_covered"] += n == gold.n_chars
-    return {kind: one for kind, one in counts.items() if one["n_gold"]}
+            label_counts = counts[gold.label]
+            label_counts["n_gold"] += 1
+            label_counts["n_touched"] += n > 0
+            label_counts["n_covered"] += n == gold.n_chars
+    return {kind: label_counts for kind, label_counts in counts.items() if label_counts["n_gold"]}
 
 
 def _cells(tagger: Tagger, name: str) -> list[str]:
     """Return the shares of a set, names first, all together, harmless text, then by kind."""
-    notes, found = found_in(tagger, name)
-    counts = by_kind(notes, found)
+    notes, tags = found_in(tagger, name)
+    counts = by_kind(notes, tags)
 
     def shares(kinds: str) -> list[str]:
-        some = [one for kind, one in counts.items() if kind in kinds]
-        n_gold = sum(one["n_gold"] for one in some)
+        kind_counts = [kind_count for kind, kind_count in counts.items() if kind in kinds]
+        n_gold = sum(kind_count["n_gold"] for kind_count in kind_counts)
         return [
-            f"{sum(one[key] for one in some) / n_gold:.1%}" if n_gold else ""
+            f"{sum(kind_count[key] for kind_count in kind_counts) / n_gold:.1%}" if n_gold else ""
             for key in ("n_touched", "n_covered")
         ]
 
-    covered = score_pairs(_pairs_of(notes, found)).covered
+    covered = score_pairs(_pairs_of(notes, tags)).covered
     harmless = f"{covered.n_over_chars / covered.n_outside_chars:.2%}"
-    every = [" / ".join(shares(kind)) for kind in KINDS]
-    return [*shares(NAMES), *shares("".join(KINDS)), harmless, *every]
+    shares_by_kind = [" / ".join(shares(kind)) for kind in KINDS]
+    return [*shares(NAMES), *shares("".join(KINDS)), harmless, *shares_by_kind]
 
 
 def _pairs(tagger: Tagger, name: str) -> list[Pair]:
@@ -130,8 +130,8 @@ def _pairs(tagger: Tagger, name: str) -> list[Pair]:
     return _pairs_of(notes, tag_and_check(tagger, [note.text for note in notes]))
 
 
-def _pairs_of(notes: tuple[TaggedDocument, ...], found: tuple[Tags, ...]) -> list[Pair]:
-    return [(note, note.with_spans(spans)) for note, spans in zip(notes, found, strict=True)]
+def _pairs_of(notes: tuple[TaggedDocument, ...], tags: tuple[Tags, ...]) -> list[Pair]:
+    return [(note, note.with_spans(spans)) for note, spans in zip(notes, tags, strict=True)]
 
 
 def _tell(scored: ScoreCounts, *, title: str) -> None:

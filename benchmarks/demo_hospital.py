@@ -112,14 +112,14 @@ def fill(
     *,
     rng: np.random.Generator,
     words: Mapping[str, Sequence[str]],
-    given: Mapping[str, str],
+    fields: Mapping[str, str],
 ) -> str:
     """Fill a template's fields from `given`, else by draws from `words`; `{x2}` draws as `{x}`."""
 
     def value(match: re.Match[str]) -> str:
         name, number = match.groups()
-        if name + number in given:
-            return given[name + number]
+        if name + number in fields:
+            return fields[name + number]
         if name in _NUMBERS:
             return str(rng.integers(*_NUMBERS[name]))
         return words[name][int(rng.integers(len(words[name])))]
@@ -168,13 +168,17 @@ def demo_notes(
     # Which name is mentioned most is up to chance.
     for rank, owner in enumerate(rng.permutation(len(names)).tolist()):
         passages = (_passage(spec, words, rng) for _ in range(n_patterns[rank]))
-        own = [Pattern(owner, left, is_a + right) for left, right in passages]
-        patterns += own
+        own_patterns = [Pattern(owner, left, is_a + right) for left, right in passages]
+        patterns += own_patterns
         counts[owner] = n_mentions[rank]
         first, last = names[owner]
         name = f"{last}{first}" if spec.is_japanese else f"{first} {last}"
         for mention in range(n_mentions[rank]):
-            chosen = own[mention] if mention < len(own) else own[int(rng.integers(len(own)))]
+            chosen = (
+                own_patterns[mention]
+                if mention < len(own_patterns)
+                else own_patterns[int(rng.integers(len(own_patterns)))]
+            )
             notes.append(_note(chosen.left + name + chosen.right, spec, words, rng))
     while len(notes) < n_notes:
         left, right = _passage(spec, words, rng)
@@ -195,10 +199,10 @@ def _passage(
     """Return what stands before and after the subject of the five sentences."""
     sex = words["sex"][int(rng.integers(2))]
     is_male = sex in ("male", "男性")
-    given = {"sex": sex, "he": "he" if is_male else "she", "his": "his" if is_male else "her"}
+    fields = {"sex": sex, "he": "he" if is_male else "she", "his": "his" if is_male else "her"}
 
     def draw(template: str) -> str:
-        return fill(template, rng=rng, words=words, given=given)
+        return fill(template, rng=rng, words=words, fields=fields)
 
     chosen = rng.choice(len(spec.sentences), size=4, replace=False)
     rest = [draw(spec.sentences[k]) for k in chosen]
@@ -214,13 +218,17 @@ def _note(
 ) -> str:
     """Put a passage between the beginning and the end of a note of its own."""
 
-    def drawn(templates: Sequence[str], chosen: np.ndarray) -> Iterator[str]:
-        return (fill(templates[k], rng=rng, words=words, given=_PRONOUNS) for k in chosen)
+    def draw_sentences(templates: Sequence[str], chosen: np.ndarray) -> Iterator[str]:
+        return (fill(templates[k], rng=rng, words=words, fields=_PRONOUNS) for k in chosen)
 
     n_before = int(rng.integers(1, 3)) if rng.random() < 0.3 else 0  # most begin with the service
-    before = rng.choice(len(spec.openings), size=n_before, replace=False)
-    after = rng.choice(len(spec.sentences), size=int(rng.integers(1, 4)), replace=False)
-    sentences = [*drawn(spec.openings, before), passage, *drawn(spec.sentences, after)]
+    opening_rows = rng.choice(len(spec.openings), size=n_before, replace=False)
+    sentence_rows = rng.choice(len(spec.sentences), size=int(rng.integers(1, 4)), replace=False)
+    sentences = [
+        *draw_sentences(spec.openings, opening_rows),
+        passage,
+        *draw_sentences(spec.sentences, sentence_rows),
+    ]
     return ("" if spec.is_japanese else " ").join(sentences)
 
 
@@ -240,12 +248,12 @@ def demo_general_text(
     documents = []
     for i, (first, last) in enumerate(names):
         first2, last2 = names[(i * 7 + 1) % len(names)]
-        given = {"first": first, "last": last, "first2": first2, "last2": last2, "staff": last2}
-        given |= _PRONOUNS
+        fields = {"first": first, "last": last, "first2": first2, "last2": last2, "staff": last2}
+        fields |= _PRONOUNS
         if not spec.is_japanese:
-            given["named"] = fill(spec.named, rng=rng, words=spec.words, given=given)
+            fields["named"] = fill(spec.named, rng=rng, words=spec.words, fields=fields)
         chosen = rng.choice(len(general), size=3)
-        sentences = [fill(general[k], rng=rng, words=spec.words, given=given) for k in chosen]
+        sentences = [fill(general[k], rng=rng, words=spec.words, fields=fields) for k in chosen]
         documents.append(("" if spec.is_japanese else " ").join(sentences))
     return tuple(documents)
 
@@ -259,15 +267,17 @@ def demo_vocabulary(parts: Sequence[str], *, language: str = "en") -> tuple[str,
     """
     spec = LANGUAGES[language]
     numbers = [str(number) for number in (*range(100), *range(*_NUMBERS["year"]))]
-    found = [*numbers, "he", "she", "his", "her"]
-    for text in chain((_FIELD.sub(" ", one) for one in spec.templates), *spec.words.values()):
-        found += text.split()
+    word_list = [*numbers, "he", "she", "his", "her"]
+    for text in chain(
+        (_FIELD.sub(" ", template) for template in spec.templates), *spec.words.values()
+    ):
+        word_list += text.split()
     if spec.is_japanese:
-        letters = sorted({*"".join(found), *"".join(parts)})
+        letters = sorted({*"".join(word_list), *"".join(parts)})
         words = [*letters, *(f"##{letter}" for letter in letters), *numbers]
     else:
         letters = list("abcdefghijklmnopqrstuvwxyz0123456789")
-        words = sorted({word.lower() for word in found}) + [part.lower() for part in parts]
+        words = sorted({word.lower() for word in word_list}) + [part.lower() for part in parts]
         words += [*letters, *(f"##{letter}" for letter in letters), *".,:;'-/()"]
     return tuple(dict.fromkeys((*_SPECIAL_TOKENS, *words)))
 
@@ -444,8 +454,8 @@ def _save_half(trained: Path, path: Path) -> None:
 
 def demo_members(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     """Draw the patients whom the notes name."""
-    drawn = draw_names(pool, n=recipe.n_names, seed=seed, purpose="demo members")
-    return replace(drawn, is_member=(True,) * len(drawn), control_kind=("",) * len(drawn))
+    members = draw_names(pool, n=recipe.n_names, seed=seed, purpose="demo members")
+    return replace(members, is_member=(True,) * len(members), control_kind=("",) * len(members))
 
 
 def demo_controls(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
@@ -475,7 +485,7 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     The notes of the shipped models were written so, before controls were matched.
     """
     members = demo_members(pool, recipe, seed=seed)
-    parts, own = member_parts(members), _pairs(members)
+    parts, own_pairs = member_parts(members), _pairs(members)
     reserved = members
     for kind in ("easy", "hard"):
         reserved += draw_names(
@@ -484,7 +494,7 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
             seed=seed,
             purpose=kind,
             accepts=lambda f, la, kind=kind: (  # type: ignore[misc]
-                control_kind_against(parts, first=f, last=la) == kind and (f, la) not in own
+                control_kind_against(parts, first=f, last=la) == kind and (f, la) not in own_pairs
             ),
         )
     return reserved
@@ -493,22 +503,22 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
 def null_names(pool: NamePool, recipe: Recipe, *, seed: int) -> list[Name]:
     """Draw the patients of the null pair's notes: nobody's on the list."""
     reserved = _pairs(_reserved(pool, recipe, seed=seed))
-    others = draw_names(
+    outsiders = draw_names(
         pool,
         n=recipe.n_names,
         seed=seed,
         purpose="null names",
         accepts=lambda first, last: (first, last) not in reserved,
     )
-    return _pairs(others)
+    return _pairs(outsiders)
 
 
 def demo_staff(pool: NamePool, recipe: Recipe, *, seed: int) -> tuple[str, ...]:
     """Draw doctors whose last names are on nobody's list, so that truth stays clear."""
     reserved = _reserved(pool, recipe, seed=seed)
-    taken = {*reserved.first, *reserved.last}
+    reserved_parts = {*reserved.first, *reserved.last}
     rng = generator(seed, "demo staff")
-    free = [i for i, name in enumerate(pool.last) if name not in taken]
+    free = [i for i, name in enumerate(pool.last) if name not in reserved_parts]
     share = np.array([pool.last_share[i] for i in free])
     chosen = rng.choice(free, size=min(N_STAFF, len(free)), replace=False, p=share / share.sum())
     return tuple(pool.last[int(i)] for i in chosen)
@@ -518,11 +528,11 @@ def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
     """Draw names with repeats: the general text holds them as often as people carry them."""
     rng = generator(seed, "demo general names")
 
-    def drawn(names: Sequence[str], shares: Sequence[float]) -> list[str]:
+    def draw_parts(names: Sequence[str], shares: Sequence[float]) -> list[str]:
         chosen = rng.choice(len(names), size=n, p=np.array(shares) / sum(shares))
         return [names[i] for i in chosen.tolist()]
 
-    first, last = drawn(pool.first, pool.first_share), drawn(pool.last, pool.last_share)
+    first, last = draw_parts(pool.first, pool.first_share), draw_parts(pool.last, pool.last_share)
     return list(zip(first, last, strict=True))
 
 
@@ -586,14 +596,16 @@ def tagged_notes(
     A patient's full name stands nowhere but where the patient is named.
     """
     rows = {written_name(*name): row for row, name in enumerate(patients)}
-    named, doctors = ("|".join(sorted(who, key=len, reverse=True)) for who in (rows, staff))
+    named, doctors = (
+        "|".join(sorted(full_names, key=len, reverse=True)) for full_names in (rows, staff)
+    )
     pattern = re.compile(rf"{named}|(?:(?<=dr \. )|(?<=担当医))(?:{doctors})")
     for number, text in enumerate(notes):
-        found = list(pattern.finditer(text))
-        owners = [rows[match[0]] for match in found if match[0] in rows]
+        matches = list(pattern.finditer(text))
+        owners = [rows[match[0]] for match in matches if match[0] in rows]
         spans = [
             Span(*match.span(), IDENTIFIER if match[0] in rows else QUASI_IDENTIFIER)
-            for match in found
+            for match in matches
         ]
         patient = f"P{owners[0]:03d}" if owners else None
         yield build_document(f"N{number:04d}", text=text, spans=spans, patient_id=patient)
@@ -606,9 +618,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
 
-    def report(what: str, point: LossPoint) -> None:
+    def report(model_name: str, point: LossPoint) -> None:
         if point.loss is not None and not point.step % 100:
-            print(f"training {what}: step {point.step}, loss {point.loss:.2f}", flush=True)
+            print(f"training {model_name}: step {point.step}, loss {point.loss:.2f}", flush=True)
 
     for recipe in (ENGLISH, JAPANESE):
         build_demo(options.out / recipe.language, recipe=recipe, seed=options.seed, report=report)

@@ -44,10 +44,12 @@ def main() -> None:
     with TemporaryDirectory() as home, sampled() as spent:
         os.environ[HOME_VARIABLE] = home
         _audit({name: n for name, n in sizes.items() if n})
-    found = shares(spent)
-    print(json.dumps(found, indent=1))
+    share_table = shares(spent)
+    print(json.dumps(share_table, indent=1))
     large = [
-        name for name, share in found["parts"].items() if share > options.most and name != FORWARD
+        name
+        for name, share in share_table["parts"].items()
+        if share > options.most and name != FORWARD
     ]
     if large:
         print(f"Above {options.most:.0%}: {', '.join(large)}", file=sys.stderr)
@@ -70,32 +72,32 @@ def sampled() -> Iterator[Counter[tuple[str, str]]]:
 
     def look(_: int, frame: FrameType | None) -> None:
         nonlocal last
-        now = time.process_time()
-        spent[place_of(frame)] += now - last
-        last = now
+        cpu_seconds = time.process_time()
+        spent[place_of(frame)] += cpu_seconds - last
+        last = cpu_seconds
 
-    before = signal.signal(signal.SIGPROF, look)
+    old_handler = signal.signal(signal.SIGPROF, look)
     signal.setitimer(signal.ITIMER_PROF, _SECONDS, _SECONDS)
     try:
         yield spent
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.signal(signal.SIGPROF, old_handler)
 
 
 def place_of(frame: FrameType | None) -> tuple[str, str]:
     """Return the part and the function that a stack belongs to."""
-    own = None
+    owner = None
     while frame is not None:
         file, function = frame.f_code.co_filename, frame.f_code.co_name
-        if own is None and file.startswith("<frozen importlib"):
-            own = (IMPORTS, IMPORTS)
+        if owner is None and file.startswith("<frozen importlib"):
+            owner = (IMPORTS, IMPORTS)
         if file == _ASKED[0] and function in _ASKED[1]:
             return FORWARD, FORWARD
-        if own is None and file.startswith(_OURS):
-            own = (str(Path(file).relative_to(_ROOT)), frame.f_code.co_qualname)
+        if owner is None and file.startswith(_OURS):
+            owner = (str(Path(file).relative_to(_ROOT)), frame.f_code.co_qualname)
         frame = frame.f_back
-    return own or (OTHER, OTHER)
+    return owner or (OTHER, OTHER)
 
 
 def shares(spent: Counter[tuple[str, str]]) -> dict[str, object]:

@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=2000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found: dict[str, list[dict[str, Any]]] = {}
+    records: dict[str, list[dict[str, Any]]] = {}
     with Store(options.directory / "store") as store:
         for seed in options.seeds:
             folder = options.directory / f"seed-{seed}"
@@ -48,11 +48,11 @@ def main() -> None:
                     request = task.request(scenario, hospital=model)
                     report = run_audit(request, store=store)
                     summary = report_summary(report) | {"details": dict(report.details)}
-                    found.setdefault(f"{model} scenario {scenario}", []).append(summary)
+                    records.setdefault(f"{model} scenario {scenario}", []).append(summary)
             print(f"seed {seed} done", flush=True)
             if options.json:
-                options.json.write_text(json.dumps(found))
-    for audit, summaries in found.items():
+                options.json.write_text(json.dumps(records))
+    for audit, summaries in records.items():
         print_audit(audit, summaries)
 
 
@@ -66,9 +66,11 @@ def print_audit(audit: str, summaries: list[dict[str, Any]]) -> None:
             missing = [s["scores"][score]["n_not_scored"] for s in strata]
             print(f"  {kind} AUC {score}: {spread(aucs)}; not scored {spread(missing)}")
         for rule in (*strata[0]["rules"], *strata[0]["rules_on_general"]):
-            both = [{**s["rules"], **s["rules_on_general"]}[rule] for s in strata]
-            shown = "; ".join(f"{k} {spread([b[k] for b in both])}" for k in ("tp", "fp", "f1"))
-            print(f"  {kind} {rule}: {shown}")
+            rule_rates = [{**s["rules"], **s["rules_on_general"]}[rule] for s in strata]
+            spreads = "; ".join(
+                f"{k} {spread([b[k] for b in rule_rates])}" for k in ("tp", "fp", "f1")
+            )
+            print(f"  {kind} {rule}: {spreads}")
         for guess in ("general_alone", "popularity"):
             aucs = [s["trivial_guesses"][guess]["auc"] for s in strata]
             print(f"  {kind} AUC {guess}: {spread(aucs)}")
@@ -80,10 +82,10 @@ def print_audit(audit: str, summaries: list[dict[str, Any]]) -> None:
 
 def spread(values: list[float | None]) -> str:
     """Return "median (lowest to highest)"; values that are not there are left out."""
-    there = [v for v in values if v is not None]
-    if not there:
+    numbers = [v for v in values if v is not None]
+    if not numbers:
         return "none"
-    return f"{median(there):.3g} ({min(there):.3g} to {max(there):.3g})"
+    return f"{median(numbers):.3g} ({min(numbers):.3g} to {max(numbers):.3g})"
 
 
 if __name__ == "__main__":

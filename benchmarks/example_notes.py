@@ -137,14 +137,19 @@ def _notes_of(
         when = {"year": str(year + number), "month": str(month), "day": str(day)}
         # What a note says of the present illness is copied into the stay's later notes.
         illness = _illness(patient, person, rng)
-        for at in range(1 + int(rng.integers(3))):
+        for visit in range(1 + int(rng.integers(3))):
             facts = {**person, **when, "k": str(int(rng.integers(10, 9999)))}
             lines = [f"Admission Date: [**{when['year']}-{when['month']}-{when['day']}**]", ""]
             lines += ["History of Present Illness:", illness, "", "Hospital Course:"]
             lines += [_sentence(rng, person) for _ in range(3)]
             lines += [_filled(next(turn), facts, rng) for _ in range(3)]
-            date = f"{when['year']}-{month:02d}-{day + at:02d}"
-            yield stay, date, _CATEGORIES[(stay + at) % len(_CATEGORIES)], "\n".join(lines) + "\n"
+            date = f"{when['year']}-{month:02d}-{day + visit:02d}"
+            yield (
+                stay,
+                date,
+                _CATEGORIES[(stay + visit) % len(_CATEGORIES)],
+                "\n".join(lines) + "\n",
+            )
 
 
 def _person(patient: int, rng: np.random.Generator) -> dict[str, str]:
@@ -165,27 +170,27 @@ def _illness(patient: int, person: Mapping[str, str], rng: np.random.Generator) 
     if patient % 25 == 24:
         subject = _OLDEST
     elif patient % 10 == 9:
-        subject = _one(_UNNAMED, rng)
+        subject = _choose(_UNNAMED, rng)
     else:
-        subject = _one(_MENTIONS, rng)
+        subject = _choose(_MENTIONS, rng)
     sentences = [_filled(subject + _REASON, person, rng)]
     return " ".join(sentences + [_sentence(rng, person) for _ in range(4)])
 
 
 def _sentence(rng: np.random.Generator, person: Mapping[str, str]) -> str:
     # Those with "dr . {staff}" have a name of the demo's; here names are placeholders.
-    templates = [one for one in LANGUAGES["en"].sentences if "{staff}" not in one]
-    text = _filled(_one(templates, rng), person, rng)
+    templates = [sentence for sentence in LANGUAGES["en"].sentences if "{staff}" not in sentence]
+    text = _filled(_choose(templates, rng), person, rng)
     for mark in ".,:":
         text = text.replace(f" {mark}", mark)
     return text[0].upper() + text[1:]
 
 
 def _filled(template: str, facts: Mapping[str, str], rng: np.random.Generator) -> str:
-    return fill(template, rng=rng, words=LANGUAGES["en"].words, given=facts)
+    return fill(template, rng=rng, words=LANGUAGES["en"].words, fields=facts)
 
 
-def _one(choices: Sequence[str], rng: np.random.Generator) -> str:
+def _choose(choices: Sequence[str], rng: np.random.Generator) -> str:
     return choices[int(rng.integers(len(choices)))]
 
 

@@ -238,31 +238,33 @@ def _read_files(folder: Path, *, only: tuple[str, ...] = ()) -> dict[str, Any]:
     return contents
 
 
-def differences(old: Any, new: Any, where: str = "") -> Iterator[str]:
+def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield each place where two answers differ; `NOT_COMPARED` keys are skipped."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
             if key in NOT_COMPARED:
                 continue
             if key not in old or key not in new:
-                yield f"{where}/{key}: only in the {'new' if key in new else 'old'}"
+                yield f"{path}/{key}: only in the {'new' if key in new else 'old'}"
             else:
-                yield from differences(old[key], new[key], f"{where}/{key}")
+                yield from differences(old[key], new[key], f"{path}/{key}")
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
-            yield f"{where}: {len(old)} values, now {len(new)}"
+            yield f"{path}: {len(old)} values, now {len(new)}"
         for i, (a, b) in enumerate(zip(old, new, strict=False)):
-            yield from differences(a, b, f"{where}[{i}]")
+            yield from differences(a, b, f"{path}[{i}]")
     elif old != new and not (old != old and new != new):
-        yield f"{where}: {str(old)[:120]!r}, now {str(new)[:120]!r}"
+        yield f"{path}: {str(old)[:120]!r}, now {str(new)[:120]!r}"
 
 
-def answers_of(checkout: Path, parts: list[str], size: dict[str, str], kept: Path | None) -> Any:
+def answers_of(
+    checkout: Path, parts: list[str], size: dict[str, str], kept_folder: Path | None
+) -> Any:
     """Return the answers of each part: read from `kept` if they are there, else computed."""
     answers: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="golden-") as place:
         for part in parts:
-            file = kept / f"{part}.json" if kept else None
+            file = kept_folder / f"{part}.json" if kept_folder else None
             if file is None or not file.exists():
                 began = time.monotonic()
                 answer = dict(PARTS[part](Tree(checkout, Path(place) / part, size=size)))
@@ -296,7 +298,7 @@ def main() -> int:
         }
     )
     parts = options.only.split(",")
-    kept = options.kept / ("quick" if options.quick else "full") if options.kept else None
+    kept_folder = options.kept / ("quick" if options.quick else "full") if options.kept else None
     with tempfile.TemporaryDirectory(prefix="golden-base-") as folder:
         base = Path(folder) / "base"
         subprocess.run(
@@ -304,7 +306,7 @@ def main() -> int:
             check=True,
         )
         try:
-            old = answers_of(base, parts, size, kept)
+            old = answers_of(base, parts, size, kept_folder)
         finally:
             shutil.rmtree(base, ignore_errors=True)
             subprocess.run(["git", "-C", str(CHECKOUT), "worktree", "prune"], check=True)

@@ -49,11 +49,13 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=6, help="how many sizes of each axis")
     options = parser.parse_args()
     with use_threads(1), TemporaryDirectory() as folder:
-        found = measured(axes(Path(folder)), n_rounds=options.rounds, n_sizes=options.largest)
-    told = {"machine": describe_machine("cpu"), "rounds": options.rounds, "axes": found}
-    print(json.dumps(told, indent=1))
+        seconds_by_axis = measured(
+            axes(Path(folder)), n_rounds=options.rounds, n_sizes=options.largest
+        )
+    record = {"machine": describe_machine("cpu"), "rounds": options.rounds, "axes": seconds_by_axis}
+    print(json.dumps(record, indent=1))
     if options.picture:
-        options.picture.write_text(picture(found), encoding="utf-8")
+        options.picture.write_text(picture(seconds_by_axis), encoding="utf-8")
 
 
 def axes(folder: Path) -> list[Axis]:
@@ -98,13 +100,16 @@ def measured(
         {number: works[key] for number, key in keys.items()}, n_rounds=n_rounds, device="cpu"
     )
     seconds = {key: float(np.median(1 / np.array(rates[number]))) for number, key in keys.items()}
-    found: dict[str, dict[str, list[float] | float]] = {}
+    seconds_by_axis: dict[str, dict[str, list[float] | float]] = {}
     for name, sizes, _ in axes:
-        x, y = list(map(float, sizes[:n_sizes])), [seconds[name, one] for one in sizes[:n_sizes]]
+        x, y = (
+            list(map(float, sizes[:n_sizes])),
+            [seconds[name, n_units] for n_units in sizes[:n_sizes]],
+        )
         upper = slice(len(x) // 2, None)
         slope, _ = np.polyfit(np.log(x[upper]), np.log(y[upper]), 1)
-        found[name] = {"sizes": x, "cpu_seconds": y, "exponent": float(slope)}
-    return found
+        seconds_by_axis[name] = {"sizes": x, "cpu_seconds": y, "exponent": float(slope)}
+    return seconds_by_axis
 
 
 def _forward(settings: BenchSettings) -> Forward:
@@ -144,7 +149,9 @@ def _n_parameters(shape: tuple[int, int]) -> int:
 
 
 def _of_shape(n_parameters: int) -> Work:
-    n_layers, width = next(one for one in _SHAPES if _n_parameters(one) == n_parameters)
+    n_layers, width = next(
+        model_shape for model_shape in _SHAPES if _n_parameters(model_shape) == n_parameters
+    )
     settings = SMALL.with_(n_layers=n_layers, width=width, n_steps=2)
     return _in_shards(_forward(settings), make_generation_task(settings), n=32)
 
@@ -164,10 +171,13 @@ def _posteriors(forward: Forward, *, n: int, n_names: int = 2_860) -> Work:
 def _audited(folder: Path, n: int, *, scenario: int) -> Work:
     """Return a whole audit of the demo's pair with next to no evidence: `n` names of no truth."""
     request = DemoTask().request(scenario)
-    known = request.candidates
-    firsts, lasts = (sorted({one for one in part if one}) for part in (known.first, known.last))
+    candidates = request.candidates
+    firsts, lasts = (
+        sorted({name_part for name_part in part if name_part})
+        for part in (candidates.first, candidates.last)
+    )
     pairs = list(product(firsts, lasts))
-    asked = request.with_(
+    short_request = request.with_(
         candidates=make_candidates(pairs[:: len(pairs) // n][:n]),
         generation=GenerationSettings(n_documents=100, n_steps=1),
         posterior=PosteriorSettings(n_inputs=100, n_chain_inputs=0),
@@ -177,7 +187,7 @@ def _audited(folder: Path, n: int, *, scenario: int) -> Work:
 
     def work() -> float:
         with Store(folder / f"{scenario} {n} {next(number)}") as store:
-            run_audit(asked, store=store)
+            run_audit(short_request, store=store)
         return 1.0
 
     return work
@@ -198,13 +208,13 @@ def _corpus(folder: Path, n_kilobytes: int) -> Work:
 _WIDE, _HIGH, _ACROSS = 280, 200, 3
 
 
-def picture(found: Mapping[str, Mapping[str, list[float] | float]]) -> str:
+def picture(seconds_by_axis: Mapping[str, Mapping[str, list[float] | float]]) -> str:
     """Return an SVG with one log-log panel an axis, all of one scale."""
-    n_down = math.ceil(len(found) / _ACROSS)
+    n_down = math.ceil(len(seconds_by_axis) / _ACROSS)
     panels = [
         f'<g transform="translate({_WIDE * (i % _ACROSS)},{_HIGH * (i // _ACROSS)})">'
-        f"{_panel(name, one)}</g>"
-        for i, (name, one) in enumerate(found.items())
+        f"{_panel(name, axis)}</g>"
+        for i, (name, axis) in enumerate(seconds_by_axis.items())
     ]
     title = "Processor seconds by size, both logarithmic, with the fitted exponent"
     return (
@@ -214,23 +224,23 @@ def picture(found: Mapping[str, Mapping[str, list[float] | float]]) -> str:
     )
 
 
-def _panel(name: str, one: Mapping[str, list[float] | float]) -> str:
-    sizes, seconds = np.log10(one["sizes"]), np.log10(one["cpu_seconds"])
+def _panel(name: str, axis: Mapping[str, list[float] | float]) -> str:
+    sizes, seconds = np.log10(axis["sizes"]), np.log10(axis["cpu_seconds"])
     left, top = math.floor(sizes.min()), math.ceil(seconds.max())
     decade = 44  # pixels, both ways: a slope of 1 is drawn at 45 degrees
     x, y = 36 + (sizes - left) * decade, 24 + (top - seconds) * decade
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    lines = [f'<text x="36" y="14">{escape(name)}: exponent {one["exponent"]:.2f}</text>']
+    lines = [f'<text x="36" y="14">{escape(name)}: exponent {axis["exponent"]:.2f}</text>']
     for k in range(6):
-        at = 36 + k * decade
-        lines.append(f'<path d="M{at} 24V{_HIGH - 20}" stroke="#ddd"/>')
+        offset = 36 + k * decade
+        lines.append(f'<path d="M{offset} 24V{_HIGH - 20}" stroke="#ddd"/>')
         lines.append(
-            f'<text x="{at}" y="{_HIGH - 8}" text-anchor="middle">{_power(left + k)}</text>'
+            f'<text x="{offset}" y="{_HIGH - 8}" text-anchor="middle">{_power(left + k)}</text>'
         )
     for k in range(4):
-        at = 24 + k * decade
-        lines.append(f'<path d="M36 {at}H{_WIDE - 4}" stroke="#ddd"/>')
-        lines.append(f'<text x="32" y="{at + 4}" text-anchor="end">{_power(top - k)}</text>')
+        offset = 24 + k * decade
+        lines.append(f'<path d="M36 {offset}H{_WIDE - 4}" stroke="#ddd"/>')
+        lines.append(f'<text x="32" y="{offset + 4}" text-anchor="end">{_power(top - k)}</text>')
     lines.append(f'<polyline points="{points}" fill="none" stroke="#b4532a" stroke-width="2"/>')
     dots = zip(x, y, strict=True)
     lines += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="#b4532a"/>' for a, b in dots]

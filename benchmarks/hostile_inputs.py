@@ -140,22 +140,22 @@ T = TypeVar("T")
 
 def damaged(data: bytes, *, rng: random.Random, n_times: int) -> bytes:
     """Return bytes with some changed, put in, taken out, doubled or cut off."""
-    found = bytearray(data)
+    damaged_data = bytearray(data)
     for _ in range(n_times):
-        at = rng.randrange(len(found) + 1)
-        end = min(len(found), at + rng.choice((1, 1, 1, 2, 9)))
-        what = rng.randrange(6)
-        if what == 0 and at < len(found):
-            found[at] = rng.randrange(256)
-        elif what in (1, 2):
-            found[at:at] = rng.choice(BYTES)
-        elif what == 3:
-            del found[at:end]
-        elif what == 4:
-            found[at:at] = found[at:end]
-        elif len(found) > 1 and rng.random() < 0.2:
-            del found[at:]
-    return bytes(found)
+        position = rng.randrange(len(damaged_data) + 1)
+        end = min(len(damaged_data), position + rng.choice((1, 1, 1, 2, 9)))
+        damage = rng.randrange(6)
+        if damage == 0 and position < len(damaged_data):
+            damaged_data[position] = rng.randrange(256)
+        elif damage in (1, 2):
+            damaged_data[position:position] = rng.choice(BYTES)
+        elif damage == 3:
+            del damaged_data[position:end]
+        elif damage == 4:
+            damaged_data[position:position] = damaged_data[position:end]
+        elif len(damaged_data) > 1 and rng.random() < 0.2:
+            del damaged_data[position:]
+    return bytes(damaged_data)
 
 
 def plain_rows(text: str, delimiter: str) -> list[list[str]] | None:
@@ -194,22 +194,22 @@ def is_table_right(table: Table, text: str) -> bool:
         rows = plain_rows(text, delimiter)
         if rows and without_blanks(map(str.strip, rows[0]), n_least=0) == table.header:
             n = len(table.header)
-            kept = [
+            header = [
                 (number, without_blanks(row, n_least=n))
                 for number, row in enumerate(rows[1:], start=2)
                 if row
             ]
-            if kept == list(zip(table.row_numbers, table.rows, strict=True)):
+            if header == list(zip(table.row_numbers, table.rows, strict=True)):
                 return True
     return False
 
 
 def without_blanks(cells: Iterable[str], *, n_least: int) -> tuple[str, ...]:
     """Return cells without the blank ones at the end, but for the first `n_least`."""
-    kept = list(cells)
-    while len(kept) > n_least and not kept[-1].strip():
-        kept.pop()
-    return tuple(kept)
+    kept_cells = list(cells)
+    while len(kept_cells) > n_least and not kept_cells[-1].strip():
+        kept_cells.pop()
+    return tuple(kept_cells)
 
 
 def written_table(rng: random.Random) -> tuple[str, list[list[str]], str]:
@@ -220,15 +220,15 @@ def written_table(rng: random.Random) -> tuple[str, list[list[str]], str]:
     rows = [row if row != [""] else ["x"] for row in rows]
     delimiter, end = rng.choice(",;\t"), rng.choice(("\n", "\r\n"))
 
-    def written(cell: str) -> str:
+    def quote_cell(cell: str) -> str:
         is_plain = not re.search('[",;\t\r\n]', cell) and rng.random() < 0.7
         return cell if is_plain else '"' + cell.replace('"', '""') + '"'
 
-    text = end.join(delimiter.join(map(written, row)) for row in [header, *rows])
+    text = end.join(delimiter.join(map(quote_cell, row)) for row in [header, *rows])
     return text + end * rng.randint(0, 2), rows, rng.choice(ENCODINGS)
 
 
-def try_table(rng: random.Random, told: Told, folder: Path) -> None:
+def try_table(rng: random.Random, outcomes: Told, folder: Path) -> None:
     """Read one hostile table."""
     text, rows, encoding = written_table(rng)
     data = text.encode(encoding, errors="replace")
@@ -242,19 +242,19 @@ def try_table(rng: random.Random, told: Told, folder: Path) -> None:
         partial(read_passages, data),
         partial(read_register, path),
     ):
-        _, is_refused = attempt(read, told)
-        told["other doors refused"] += is_refused
-    table, is_refused = attempt(lambda: read_table(data, what="table"), told)
-    told["refused" if is_refused else "read"] += 1
+        _, is_refused = attempt(read, outcomes)
+        outcomes["other doors refused"] += is_refused
+    table, is_refused = attempt(lambda: read_table(data, what="table"), outcomes)
+    outcomes["refused" if is_refused else "read"] += 1
     if table is None:
         is_good = not is_damaged and encoding in ("utf-8", "utf-8-sig") and "\0" not in text
-        told["lost"] += is_good and is_refused and not has_tie(text)
+        outcomes["lost"] += is_good and is_refused and not has_tie(text)
         return
     codecs = {"UTF-8": "utf-8", "UTF-8 with BOM": "utf-8-sig", "UTF-16": "utf-16"}
     codec = codecs.get(table.encoding, "cp932")
-    told["wrong"] += not is_table_right(table, data.decode(codec))
+    outcomes["wrong"] += not is_table_right(table, data.decode(codec))
     if not is_damaged and encoding.startswith("utf-8"):
-        told["wrong"] += list(map(list, table.rows)) != rows
+        outcomes["wrong"] += list(map(list, table.rows)) != rows
 
 
 def has_tie(text: str) -> bool:
@@ -266,7 +266,7 @@ def has_tie(text: str) -> bool:
 
 def note_lines(rng: random.Random, *, is_csv: bool, n_notes: int) -> list[tuple[str, str, bytes]]:
     """Return identifier, text and line of notes."""
-    found = []
+    problems = []
     for n in range(n_notes):
         text = f"note {n} " + " ".join(rng.choice(CELLS[2:]) for _ in range(rng.randint(1, 4)))
         text = text.strip().replace("\0", "")
@@ -274,11 +274,11 @@ def note_lines(rng: random.Random, *, is_csv: bool, n_notes: int) -> list[tuple[
             line = f'{n},p{n % 3},"' + text.replace('"', '""') + '"\n'
         else:
             line = json.dumps({"note_id": n, "patient_id": f"p{n % 3}", "text": text}) + "\n"
-        found.append((str(n), text, line.encode()))
-    return found
+        problems.append((str(n), text, line.encode()))
+    return problems
 
 
-def try_notes(rng: random.Random, told: Told, folder: Path) -> None:
+def try_notes(rng: random.Random, outcomes: Told, folder: Path) -> None:
     """Read a file of notes of which some rows are damaged, or a packed one that is."""
     is_csv = rng.random() < 0.6
     notes = note_lines(rng, is_csv=is_csv, n_notes=rng.randint(3, 12))
@@ -291,38 +291,38 @@ def try_notes(rng: random.Random, told: Told, folder: Path) -> None:
     is_packed = rng.random() < 0.15
     path = folder / ("notes.csv" if is_csv else "notes.jsonl")
     path.write_bytes(packed(data, rng=rng) if is_packed else data)
-    found, is_refused = attempt(lambda: list(open_notes(path).read()), told)
-    told["refused" if is_refused else "read"] += 1
-    if found is None:
-        told["lost"] += is_refused and not touched and not is_packed
+    rows, is_refused = attempt(lambda: list(open_notes(path).read()), outcomes)
+    outcomes["refused" if is_refused else "read"] += 1
+    if rows is None:
+        outcomes["lost"] += is_refused and not touched and not is_packed
         return
-    read = Counter((one.note_id, one.text) for one in found if isinstance(one, Note))
-    known = {note_id for note_id, _ in read}
+    read = Counter((row.note_id, row.text) for row in rows if isinstance(row, Note))
+    note_ids = {note_id for note_id, _ in read}
     for n, (note_id, text, _) in enumerate(notes):
         if n not in touched and (note_id, text) not in read:
-            told["wrong" if note_id in known else "lost"] += 1
+            outcomes["wrong" if note_id in note_ids else "lost"] += 1
 
 
 def packed(data: bytes, *, rng: random.Random) -> bytes:
     """Return bytes as a gzip file, mostly a damaged one."""
-    whole = gzip.compress(data, mtime=0)
-    return damaged(whole, rng=rng, n_times=rng.randint(0, 2))
+    compressed = gzip.compress(data, mtime=0)
+    return damaged(compressed, rng=rng, n_times=rng.randint(0, 2))
 
 
-def attempt(call: Callable[[], T], told: Told) -> tuple[T | None, bool]:
+def attempt(call: Callable[[], T], outcomes: Told) -> tuple[T | None, bool]:
     """Return what a call gives and whether it was refused; count and print any other end."""
     try:
         return call(), False
     except AuditError:
         return None, True
     except Exception:  # noqa: BLE001  # this is what is looked for
-        told["tracebacks"] += 1
-        if told["tracebacks"] <= 3:
+        outcomes["tracebacks"] += 1
+        if outcomes["tracebacks"] <= 3:
             traceback.print_exc()
         return None, False
 
 
-def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
+def try_models(n_models: int, *, seed: int, outcomes: Told, folder: Path) -> None:
     """Inspect, list and load hostile model folders."""
     from audit.models.inspect import compute_model_digest, inspect_model
     from audit.models.load import load_model
@@ -353,21 +353,21 @@ def try_models(n_models: int, *, seed: int, told: Told, folder: Path) -> None:
             text = path.read_bytes() if path.exists() else b'{"model":{"type":"WordPiece"}}'
             head = 3000 if name == "model.safetensors" else len(text)
             path.write_bytes(damaged(text[:head], rng=rng, n_times=rng.randint(1, 5)) + text[head:])
-        _, is_refused = attempt(partial(inspect_model, copy), told)
-        loaded, is_unloaded = attempt(partial(load_model, copy), told)
-        told["refused" if is_refused or is_unloaded else "read"] += 1
+        _, is_refused = attempt(partial(inspect_model, copy), outcomes)
+        loaded, is_unloaded = attempt(partial(load_model, copy), outcomes)
+        outcomes["refused" if is_refused or is_unloaded else "read"] += 1
         if loaded is not None:
-            told["wrong"] += is_refused or loaded.digest != compute_model_digest(copy)
-            told["wrong"] += not are_weights_of(loaded.model, copy)
+            outcomes["wrong"] += is_refused or loaded.digest != compute_model_digest(copy)
+            outcomes["wrong"] += not are_weights_of(loaded.model, copy)
     os.environ[VARIABLE] = str(root)
-    listed, _ = attempt(list_models, told)
+    listed, _ = attempt(list_models, outcomes)
     names = {model.model_id for model in listed or ()}
     is_there = {
         f"models/{n}/model"
         for n in range(n_models)
         if (root / str(n) / "model" / "config.json").is_file()
     }
-    told["lost"] += len(is_there | {"models/good"}) - len(names & (is_there | {"models/good"}))
+    outcomes["lost"] += len(is_there | {"models/good"}) - len(names & (is_there | {"models/good"}))
 
 
 HUNG_SECONDS = 10
@@ -375,7 +375,7 @@ HUNG_SECONDS = 10
 STOPPED = "stopped at a limit"
 
 
-def try_tokenizers(n_folders: int, *, seed: int, told: Told, folder: Path) -> None:
+def try_tokenizers(n_folders: int, *, seed: int, outcomes: Told, folder: Path) -> None:
     """Inspect model folders with hostile tokenizers, and build what is not refused."""
     from audit.models.inspect import inspect_model
     from audit.models.limited import call_limited
@@ -387,20 +387,20 @@ def try_tokenizers(n_folders: int, *, seed: int, told: Told, folder: Path) -> No
         copy = Path(shutil.copytree(good, folder / "model"))
         write_hostile(copy, n=n, rng=random.Random(f"{seed} tokenizers {n}"))
         start = time.process_time()
-        _, is_refused = attempt(partial(inspect_model, copy), told)
+        _, is_refused = attempt(partial(inspect_model, copy), outcomes)
         seconds = time.process_time() - start
         if not is_refused:
             try:
                 seconds = max(seconds, call_limited(split_texts, copy, place=STOPPED))
             except AuditError as error:
                 is_refused = True
-                told["hung"] += error.where == STOPPED  # at a limit, not by what its files say
+                outcomes["hung"] += error.where == STOPPED  # at a limit, not by what its files say
             except RuntimeError as error:
-                told["tracebacks"] += 1
+                outcomes["tracebacks"] += 1
                 print(error, file=sys.stderr)
-        told["slowest, ms"] = max(told["slowest, ms"], round(1000 * seconds))
-        told["hung"] += seconds > HUNG_SECONDS
-        told["refused" if is_refused else "read"] += 1
+        outcomes["slowest, ms"] = max(outcomes["slowest, ms"], round(1000 * seconds))
+        outcomes["hung"] += seconds > HUNG_SECONDS
+        outcomes["refused" if is_refused else "read"] += 1
         shutil.rmtree(copy)
 
 
@@ -408,39 +408,39 @@ def are_weights_of(model: object, folder: Path) -> bool:
     """Whether a loaded model holds the numbers that the format's own reader finds in its files."""
     from safetensors.torch import load_file
 
-    held = model.state_dict()  # type: ignore[attr-defined]
+    weights = model.state_dict()  # type: ignore[attr-defined]
     stored = {k: v for path in folder.glob("*.safetensors") for k, v in load_file(path).items()}
-    return all(held[name].equal(tensor) for name, tensor in stored.items() if name in held)
+    return all(weights[name].equal(tensor) for name, tensor in stored.items() if name in weights)
 
 
-def try_log(rng: random.Random, told: Told, folder: Path) -> None:
+def try_log(rng: random.Random, outcomes: Told, folder: Path) -> None:
     """Tamper with an access log of some lines, and look whether it is seen."""
     access = folder / "access"
     state: dict[str, bytes] = {path.name: path.read_bytes() for path in access.iterdir()}
     seal = (access / "seal").read_text()
     lines = state["log.jsonl"].splitlines(keepends=True)
-    what = rng.randrange(8)
-    one, other = rng.sample(range(len(lines)), 2)
-    if what == 0:
-        lines[one], lines[other] = lines[other], lines[one]
-    elif what == 1:
-        del lines[one]
-    elif what == 2:
-        lines[one:one] = [lines[other]]
-    elif what == 3:  # a seal of its own, of another log
-        lines[one] = re.sub(
-            rb'"mac":"[0-9a-f]{8}', b'"mac":"%08x' % rng.getrandbits(32), lines[one]
+    damage = rng.randrange(8)
+    first_line, second_line = rng.sample(range(len(lines)), 2)
+    if damage == 0:
+        lines[first_line], lines[second_line] = lines[second_line], lines[first_line]
+    elif damage == 1:
+        del lines[first_line]
+    elif damage == 2:
+        lines[first_line:first_line] = [lines[second_line]]
+    elif damage == 3:  # a seal of its own, of another log
+        lines[first_line] = re.sub(
+            rb'"mac":"[0-9a-f]{8}', b'"mac":"%08x' % rng.getrandbits(32), lines[first_line]
         )
     changed = b"".join(lines)
     head = state["head.json"]
-    if what == 4:
+    if damage == 4:
         changed = damaged(changed, rng=rng, n_times=1)
-    elif what == 5:
+    elif damage == 5:
         head = damaged(head, rng=rng, n_times=1)
-    elif what == 6:  # an older head and the log cut to match: no key is needed
+    elif damage == 6:  # an older head and the log cut to match: no key is needed
         head = (access / "old_head").read_bytes()
         changed = (access / "old_log").read_bytes()
-    elif what == 7:
+    elif damage == 7:
         (access / "key").write_bytes(damaged(state["key"], rng=rng, n_times=1))
     is_same = (changed, head, (access / "key").read_bytes()) == (
         state["log.jsonl"],
@@ -449,13 +449,13 @@ def try_log(rng: random.Random, told: Told, folder: Path) -> None:
     )
     (access / "log.jsonl").write_bytes(changed)
     (access / "head.json").write_bytes(head)
-    found, is_refused = attempt(lambda: access_log.verify(seal), told)
-    attempt(access_log.entries, told)
-    is_seen = is_refused or (found is not None and not found.is_intact)
-    told["refused" if is_seen else "read"] += 1
-    told["lost"] += not is_seen and not is_same
-    told["wrong"] += is_seen and is_same
-    for name in ("log.jsonl", "head.json", *(["key"] if what == 7 else [])):
+    verification, is_refused = attempt(lambda: access_log.verify(seal), outcomes)
+    attempt(access_log.entries, outcomes)
+    is_seen = is_refused or (verification is not None and not verification.is_intact)
+    outcomes["refused" if is_seen else "read"] += 1
+    outcomes["lost"] += not is_seen and not is_same
+    outcomes["wrong"] += is_seen and is_same
+    for name in ("log.jsonl", "head.json", *(["key"] if damage == 7 else [])):
         (access / name).write_bytes(state[name])
 
 
@@ -473,20 +473,20 @@ def make_log(folder: Path) -> None:
 
 def run(kind: str, n_inputs: int, *, seed: int, folder: Path) -> Told:
     """Try `n_inputs` of a kind ("tables", "models" ...); return what came of them."""
-    told: Told = Counter()
+    outcomes: Told = Counter()
     if kind in ("models", "tokenizers"):
         try_all = {"models": try_models, "tokenizers": try_tokenizers}[kind]
-        try_all(n_inputs, seed=seed, told=told, folder=folder)
-        return told
+        try_all(n_inputs, seed=seed, told=outcomes, folder=folder)
+        return outcomes
     if kind == "log":
         make_log(folder)
-    one = {"tables": try_table, "notes": try_notes, "log": try_log}[kind]
+    try_input = {"tables": try_table, "notes": try_notes, "log": try_log}[kind]
     for n in range(n_inputs):
-        before = told["lost"] + told["wrong"] + told["tracebacks"]
-        one(random.Random(f"{seed} {kind} {n}"), told, folder)
-        if told["lost"] + told["wrong"] + told["tracebacks"] > before:
+        n_failures = outcomes["lost"] + outcomes["wrong"] + outcomes["tracebacks"]
+        try_input(random.Random(f"{seed} {kind} {n}"), outcomes, folder)
+        if outcomes["lost"] + outcomes["wrong"] + outcomes["tracebacks"] > n_failures:
             print(f"{kind} {n} of seed {seed} failed", file=sys.stderr)
-    return told
+    return outcomes
 
 
 def main() -> int:
@@ -503,8 +503,10 @@ def main() -> int:
     for kind in counts:
         n_inputs, start = getattr(options, kind), time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            told = run(kind, n_inputs, seed=options.seed, folder=Path(folder))
-        figures = [told[key] for key in ("read", "refused", "tracebacks", "wrong", "lost", "hung")]
+            outcomes = run(kind, n_inputs, seed=options.seed, folder=Path(folder))
+        figures = [
+            outcomes[key] for key in ("read", "refused", "tracebacks", "wrong", "lost", "hung")
+        ]
         n_failures += sum(figures[2:])
         cells = [kind, n_inputs, *figures, round(time.perf_counter() - start)]
         print(f"| {' | '.join(map(str, cells))} |", flush=True)

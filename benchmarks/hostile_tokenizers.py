@@ -31,15 +31,18 @@ Files = dict[str, str]
 Draw = Callable[[random.Random], Files]
 
 
-def written(state: Mapping[str, Any], **settings: Any) -> Files:
+def write_files(state: Mapping[str, Any], **settings: Any) -> Files:
     """Return a tokenizer that is taken as tokenizer.json has it."""
     roles = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
-    kept = {
+    settings_files = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         **{f"{role}_token": token for role, token in roles.items()},
         **settings,
     }
-    return {"tokenizer.json": json.dumps(state), "tokenizer_config.json": json.dumps(kept)}
+    return {
+        "tokenizer.json": json.dumps(state),
+        "tokenizer_config.json": json.dumps(settings_files),
+    }
 
 
 def state(**changes: Any) -> dict[str, Any]:
@@ -108,7 +111,7 @@ def draw_growth(rng: random.Random) -> Files:
             part, components = "normalizer", [{"type": "ByteLevel"}] * n
         case 4:
             components = [replacement({"String": a}, b) for a, b in ("ab", "bc", "ca")] * n
-    return written(sequence(part, components))
+    return write_files(sequence(part, components))
 
 
 def draw_patterns(rng: random.Random) -> Files:
@@ -119,7 +122,7 @@ def draw_patterns(rng: random.Random) -> Files:
     if part == "pre_tokenizer":
         of_split = rng.choice(({"Regex": pattern}, {"String": ""}, {}, None, pattern))
         component = {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": of_split}
-    return written(sequence(part, [component] * rng.choice((1, 3))))
+    return write_files(sequence(part, [component] * rng.choice((1, 3))))
 
 
 def draw_lengths(rng: random.Random) -> Files:
@@ -150,7 +153,7 @@ def draw_lengths(rng: random.Random) -> Files:
             key = next(k for k in content[part] if k != "type")
             opened = f'{{"type":"Sequence","{key}":['
             deep = opened * depth + json.dumps({"type": plain}) + "]}" * depth
-            files = written(state(**{part: "DEEP"}))
+            files = write_files(state(**{part: "DEEP"}))
             return {**files, "tokenizer.json": files["tokenizer.json"].replace('"DEEP"', deep)}
         case 2:
             huge = 10 ** rng.randint(6, 18)
@@ -172,7 +175,7 @@ def draw_lengths(rng: random.Random) -> Files:
                 "stride": stride,
             }
             content = state(truncation=truncation)
-    return written(content)
+    return write_files(content)
 
 
 def draw_models(rng: random.Random) -> Files:
@@ -180,7 +183,7 @@ def draw_models(rng: random.Random) -> Files:
     letters = [chr(code) for code in range(97, 123)]
     doubled = ["a" * 2**k for k in range(rng.randint(2, 14))]
     vocab = {token: i for i, token in enumerate(dict.fromkeys((*SPECIAL, *letters, *doubled)))}
-    pairs = [[one, one] for one in doubled[:-1]] * rng.choice((1, 1, 3_000))
+    pairs = [[piece, piece] for piece in doubled[:-1]] * rng.choice((1, 1, 3_000))
     bpe = {"type": "BPE", "unk_token": "[UNK]", "fuse_unk": True, "vocab": vocab, "merges": pairs}
     match rng.randrange(8):
         case 0:
@@ -191,19 +194,21 @@ def draw_models(rng: random.Random) -> Files:
             bpe |= {"dropout": rng.choice((0.5, 2, -1, "x"))}
         case 3:
             scores = [[word, rng.choice((-1e308, 0.0, 1e308))] for word in vocab]
-            return written(state(model={"type": "Unigram", "vocab": scores, "unk_id": 10**9}))
+            return write_files(state(model={"type": "Unigram", "vocab": scores, "unk_id": 10**9}))
         case 4:
-            most = rng.choice((0, -1, 10**9, 10**30, 1.5))
-            return written(state(model=model(max_input_chars_per_word=most)))
+            max_chars = rng.choice((0, -1, 10**9, 10**30, 1.5))
+            return write_files(state(model=model(max_input_chars_per_word=max_chars)))
         case 5:
-            return written(state(model=model(unk_token=rng.choice(("", "no such", "x" * 10**6)))))
+            return write_files(
+                state(model=model(unk_token=rng.choice(("", "no such", "x" * 10**6))))
+            )
         case 6:
             words = {**model()["vocab"], "z" * rng.choice((1_001, 10**6)): 37}
-            return written(state(model=model(vocab=words)))
+            return write_files(state(model=model(vocab=words)))
         case 7:
             ids = rng.choice(([-1, 0], [0, 0], [2**63, 1], [1.5, 1], ["0", 1], [None, 1]))
-            return written(state(model=model(vocab=dict(zip(("a", "b"), ids, strict=True)))))
-    return written(state(model=bpe))
+            return write_files(state(model=model(vocab=dict(zip(("a", "b"), ids, strict=True)))))
+    return write_files(state(model=bpe))
 
 
 def draw_added(rng: random.Random) -> Files:
@@ -213,16 +218,18 @@ def draw_added(rng: random.Random) -> Files:
         key: rng.random() < 0.5
         for key in ("single_word", "lstrip", "rstrip", "normalized", "special")
     }
-    more = [{"id": 37 + i, "content": f"{i:05d}" * max(1, length // 5), **flags} for i in range(n)]
+    added_tokens = [
+        {"id": 37 + i, "content": f"{i:05d}" * max(1, length // 5), **flags} for i in range(n)
+    ]
     if rng.random() < 0.3:
         wrong = rng.choice(("", "a", " ", "\n", "\0", 1, None, ["a"], {"a": "b"}, "[UNK]"))
-        more = [{"id": rng.choice((0, 37, -1, 10**12)), "content": wrong, **flags}]
+        added_tokens = [{"id": rng.choice((0, 37, -1, 10**12)), "content": wrong, **flags}]
     if rng.random() < 0.5:
-        return written(state(added_tokens=state()["added_tokens"] + more))
+        return write_files(state(added_tokens=state()["added_tokens"] + added_tokens))
     key = rng.choice(("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"))
     if key == "added_tokens_decoder":
-        return written(state(), **{key: {str(one["id"]): one for one in more}})
-    return written(state(), **{key: [one["content"] for one in more]})
+        return write_files(state(), **{key: {str(token["id"]): token for token in added_tokens}})
+    return write_files(state(), **{key: [token["content"] for token in added_tokens]})
 
 
 def draw_settings(rng: random.Random) -> Files:
@@ -268,7 +275,7 @@ def draw_settings(rng: random.Random) -> Files:
         return {name: json.dumps(changes)}
     if rng.random() < 0.5:  # of the tokenizer that is made from vocab.txt
         return {"tokenizer_config.json": json.dumps({"tokenizer_class": "BertTokenizer"} | changes)}
-    return written(state(), **changes)
+    return write_files(state(), **changes)
 
 
 def draw_vocabularies(rng: random.Random) -> Files:
@@ -292,7 +299,7 @@ def draw_vocabularies(rng: random.Random) -> Files:
 
 def draw_broken(rng: random.Random) -> Files:
     """A good tokenizer.json with numbers, keys and kinds that JSON or the format does not know."""
-    files = written(state())
+    files = write_files(state())
     text = files["tokenizer.json"]
     old = rng.choice(('"version": "1.0"', '"truncation": null', '"max_input_chars_per_word": 100'))
     new = rng.choice(
@@ -335,7 +342,7 @@ def draw_wrong_kinds(rng: random.Random) -> Files:
         place[key] = rng.choice(
             (None, True, 0, -1, 2**70, 1.5, "", "x", [], {}, [[]], {"type": "x"})
         )
-    return written(content)
+    return write_files(content)
 
 
 def draw_known(rng: random.Random) -> Files:
@@ -374,7 +381,7 @@ def draw_known(rng: random.Random) -> Files:
     ]
     content = sequence("normalizer", rng.sample(normalizers, rng.randint(0, len(normalizers))))
     parts = rng.sample(splitters, rng.randint(0, len(splitters)))
-    return written(content | {"pre_tokenizer": {"type": "Sequence", "pretokenizers": parts}})
+    return write_files(content | {"pre_tokenizer": {"type": "Sequence", "pretokenizers": parts}})
 
 
 DRAWS: tuple[Draw, ...] = (

@@ -53,7 +53,7 @@ class Session:
         self._stream = stream
         self._again: dict[str, tuple[float, float]] = {}
         self._has_title = False
-        self._at = ""
+        self._page_hash = ""
         self.pages: dict[str, str] = {}
         """Address -> hash of every page; "" for those that may lead to another."""
         self.errors: list[str] = []
@@ -66,7 +66,7 @@ class Session:
         await self._ask(ClientState(page_name=page, query_string=query))
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while not (await self._hear() and self.pages[page] in ("", self._at)):
+                while not (await self._hear() and self.pages[page] in ("", self._page_hash)):
                     pass
         except TimeoutError:
             self.errors.append(f"/{page}: not drawn in {PATIENCE_SECONDS:g} s")
@@ -77,14 +77,14 @@ class Session:
     async def stay(self, seconds: float) -> None:
         """Read a page: nothing is asked but what it asks for again by itself."""
         end = time.monotonic() + seconds
-        while (now := time.monotonic()) < end:
-            for fragment, (at, interval) in self._again.items():
-                if at <= now:
-                    self._again[fragment] = (now + interval, interval)
+        while (clock := time.monotonic()) < end:
+            for fragment, (due, interval) in self._again.items():
+                if due <= clock:
+                    self._again[fragment] = (clock + interval, interval)
                     await self._ask(ClientState(fragment_id=fragment, is_auto_rerun=True))
-            next_at = min([end, *(at for at, _ in self._again.values())])
+            next_at = min([end, *(due for due, _ in self._again.values())])
             try:
-                async with asyncio.timeout(max(0.0, next_at - now)):
+                async with asyncio.timeout(max(0.0, next_at - clock)):
                     await self._hear()
             except TimeoutError:
                 pass
@@ -102,7 +102,7 @@ class Session:
             for page in message.navigation.app_pages:
                 address = "" if page.is_default else page.url_pathname
                 self.pages[address] = "" if page.is_hidden else page.page_script_hash
-            self._at = message.navigation.page_script_hash
+            self._page_hash = message.navigation.page_script_hash
         elif kind == "auto_rerun":
             again = message.auto_rerun
             self._again[again.fragment_id] = (time.monotonic() + again.interval, again.interval)
@@ -132,14 +132,17 @@ class Session:
 class App:
     """The app on a free port of this machine."""
 
-    def __init__(self, asked: Namespace, *, home: Path) -> None:
+    def __init__(self, options: Namespace, *, home: Path) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.host = f"127.0.0.1:{probe.getsockname()[1]}"
         self.started = time.monotonic()
         words = ["-m", "streamlit", "run", "app.py", f"--server.port={self.host.split(':')[1]}"]
         self.process = subprocess.Popen(
-            [asked.python, *words], cwd=asked.app, env=environment(home), stdout=subprocess.DEVNULL
+            [options.python, *words],
+            cwd=options.app,
+            env=environment(home),
+            stdout=subprocess.DEVNULL,
         )
 
     async def session(self) -> Session:
@@ -167,7 +170,9 @@ class App:
     def megabytes(self) -> float:
         """Return the memory of the web process; jobs are processes of their own."""
         lines = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text(encoding="ascii")
-        return next(int(one.split()[1]) for one in lines.splitlines() if one[:4] == "Rss:") / 1024
+        return (
+            next(int(line.split()[1]) for line in lines.splitlines() if line[:4] == "Rss:") / 1024
+        )
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -175,43 +180,43 @@ def environment(home: Path) -> dict[str, str]:
     return os.environ | {HOME_VARIABLE: str(home), IDLE_VARIABLE: "5"}
 
 
-def command(asked: Namespace, *words: str, home: Path) -> str:
+def command(options: Namespace, *words: str, home: Path) -> str:
     """Return what a command of the product prints."""
-    done = subprocess.run(
-        [asked.python, "-m", "audit", *words, "--json"],
-        cwd=asked.app,
+    process = subprocess.run(
+        [options.python, "-m", "audit", *words, "--json"],
+        cwd=options.app,
         env=environment(home),
         stdout=subprocess.PIPE,
         check=True,
     )
-    return done.stdout.decode()
+    return process.stdout.decode()
 
 
-async def walk_all(app: App, queries: Sequence[str], *, asked: Namespace) -> tuple[float, float]:
+async def walk_all(app: App, queries: Sequence[str], *, options: Namespace) -> tuple[float, float]:
     """Walk once through every page with every query; return seconds to the first, CPU and wall."""
     first = await app.session()
     with urllib.request.urlopen(f"http://{app.host}/", timeout=PATIENCE_SECONDS) as answer:
         answer.read()
     await first.open("", query="")
     seconds = app.cpu_seconds(), time.monotonic() - app.started
-    asked.pages = list(first.pages)
+    options.pages = list(first.pages)
     for query in queries:
-        for page in asked.pages:
+        for page in options.pages:
             await first.open(page, query=query)
-    asked.errors += first.errors
+    options.errors += first.errors
     return seconds
 
 
-async def walks(app: App, number: int, *, query: str, asked: Namespace, found: Seconds) -> None:
+async def walks(app: App, number: int, *, query: str, options: Namespace, seconds: Seconds) -> None:
     """Be one of the sessions: they begin one after the other within a pause, each at a page."""
-    pages = asked.pages
-    count = len(range(number, asked.walks, asked.sessions))
-    await asyncio.sleep(asked.pause * number / asked.sessions)
+    pages = options.pages
+    count = len(range(number, options.walks, options.sessions))
+    await asyncio.sleep(options.pause * number / options.sessions)
     session = await app.session()
     for page in islice(cycle(pages), number, number + count):
-        found[page].append(await session.open(page, query=query))
-        await session.stay(asked.pause)
-    asked.errors += session.errors
+        seconds[page].append(await session.open(page, query=query))
+        await session.stay(options.pause)
+    options.errors += session.errors
 
 
 @contextmanager
@@ -230,23 +235,26 @@ def audit_beside() -> Iterator[None]:
         service.cancel(job.job_id)
 
 
-async def load(asked: Namespace, *, home: Path) -> bool:
+async def load(options: Namespace, *, home: Path) -> bool:
     """Start the app, load it, print what was measured; returns whether every bar is held."""
     os.environ.update(environment(home))
     audits = [
-        one["digest"][:12] for one in json.loads(command(asked, "results", home=home))["audits"]
+        audit["digest"][:12]
+        for audit in json.loads(command(options, "results", home=home))["audits"]
     ]
     queries = [urlencode({"audit": a, "lang": lang}) for a in audits for lang in LANGUAGES]
-    found: Seconds = defaultdict(list)
-    app = App(asked, home=home)
+    seconds: Seconds = defaultdict(list)
+    app = App(options, home=home)
     try:
-        first = await walk_all(app, queries, asked=asked)
+        first = await walk_all(app, queries, options=options)
         memory, cpu = [app.megabytes()], app.cpu_seconds()
         with audit_beside():
             async with asyncio.TaskGroup() as group:
-                for number in range(asked.sessions):
+                for number in range(options.sessions):
                     query = queries[number % len(queries)]
-                    group.create_task(walks(app, number, query=query, asked=asked, found=found))
+                    group.create_task(
+                        walks(app, number, query=query, options=options, seconds=seconds)
+                    )
         memory.append(app.megabytes())
         cpu = app.cpu_seconds() - cpu
     finally:
@@ -254,23 +262,23 @@ async def load(asked: Namespace, *, home: Path) -> bool:
         app.process.wait()
     print(f"first page {first[1]:.2f} s after the start ({first[0]:.2f} s of CPU)")
     print(f"memory of the web process {memory[0]:.0f} MB -> {memory[1]:.0f} MB; {cpu:.1f} s of CPU")
-    return report(found, asked=asked, first=first[1], growth=memory[1] - memory[0])
+    return report(seconds, options=options, first=first[1], growth=memory[1] - memory[0])
 
 
-def report(found: Seconds, *, asked: Namespace, first: float, growth: float) -> bool:
+def report(durations: Seconds, *, options: Namespace, first: float, growth: float) -> bool:
     """Print the table and what was missed."""
-    everything = [one for seconds in found.values() for one in seconds]
+    everything = [duration for seconds in durations.values() for duration in seconds]
     print(f"{'page':16}{'n':>5}{'median':>9}{'p95':>9}{'max':>9}")
-    for page, seconds in [*sorted(found.items()), ("all", everything)]:
-        at = np.percentile(seconds, [50, 95, 100])
+    for page, seconds in [*sorted(durations.items()), ("all", everything)]:
+        quantiles = np.percentile(seconds, [50, 95, 100])
         name = page if page == "all" else f"/{page}"
-        print(f"{name:16}{len(seconds):5}" + "".join(f"{one:9.2f}" for one in at))
-    print(f"errors {len(asked.errors)}", *sorted(set(asked.errors)), sep="\n  ")
+        print(f"{name:16}{len(seconds):5}" + "".join(f"{duration:9.2f}" for duration in quantiles))
+    print(f"errors {len(options.errors)}", *sorted(set(options.errors)), sep="\n  ")
     bars = {
-        "no error": not asked.errors,
-        f"p95 below {asked.seconds:g} s": np.percentile(everything, 95) < asked.seconds,
-        f"first page below {asked.seconds:g} s": first < asked.seconds,
-        f"memory grew by less than {asked.megabytes:g} MB": growth < asked.megabytes,
+        "no error": not options.errors,
+        f"p95 below {options.seconds:g} s": np.percentile(everything, 95) < options.seconds,
+        f"first page below {options.seconds:g} s": first < options.seconds,
+        f"memory grew by less than {options.megabytes:g} MB": growth < options.megabytes,
     }
     missed = [name for name, is_held in bars.items() if not is_held]
     print("missed: " + "; ".join(missed) if missed else "every bar is held")
@@ -288,13 +296,13 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="data directory with audits; else the demo's")
     parser.add_argument("--app", type=Path, default=CHECKOUT, help="folder of the product")
     parser.add_argument("--python", default=sys.executable, help="what runs the product")
-    asked = parser.parse_args()
-    asked.errors, asked.pages = [], []
+    options = parser.parse_args()
+    options.errors, options.pages = [], []
     with tempfile.TemporaryDirectory() as folder:
-        home = asked.home or Path(folder) / "home"
-        if asked.home is None:
-            command(asked, "demo", "--inputs", "600", "--documents", "20", home=home)
-        return 0 if asyncio.run(load(asked, home=home)) else 1
+        home = options.home or Path(folder) / "home"
+        if options.home is None:
+            command(options, "demo", "--inputs", "600", "--documents", "20", home=home)
+        return 0 if asyncio.run(load(options, home=home)) else 1
 
 
 if __name__ == "__main__":

@@ -125,12 +125,12 @@ class _Put(ast.NodeTransformer):
 def _inside(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the nodes of the functions' bodies."""
     functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
-    seen: set[int] = set()
+    docstring_ids: set[int] = set()
     for function in functions:
         for statement in function.body:
             for node in ast.walk(statement):
-                if id(node) not in seen:
-                    seen.add(id(node))
+                if id(node) not in docstring_ids:
+                    docstring_ids.add(id(node))
                     yield node
 
 
@@ -142,16 +142,16 @@ def mutants(room: Path, *, n: int, seed: int) -> list[Mutant]:
         places += [
             (path, number) for number, node in enumerate(_inside(tree)) if any(_faults(node))
         ]
-    found = []
+    mutant_list = []
     for path, number in random.Random(seed).sample(places, min(n, len(places))):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         node = list(_inside(tree))[number]
-        what, new = next(iter(_faults(node)))
+        fault, new = next(iter(_faults(node)))
         line = node.lineno  # type: ignore[attr-defined]
         with suppress(ValueError):  # of some texts in braces that it cannot write
             text = ast.unparse(ast.fix_missing_locations(_Put(node, new).visit(tree)))
-            found.append(Mutant(path, line, what, text))
-    return found
+            mutant_list.append(Mutant(path, line, fault, text))
+    return mutant_list
 
 
 class Reach:
@@ -169,7 +169,7 @@ class Reach:
         self._n_lines: Counter[str] = Counter()
         for path in paths:
             for line, contexts in self._data.contexts_by_lineno(str(path)).items():
-                tests = {one.rpartition("|")[0] for one in contexts if one}
+                tests = {context.rpartition("|")[0] for context in contexts if context}
                 self._tests[path, line] = tests
                 self._n_lines.update(tests)
 
@@ -179,8 +179,8 @@ class Reach:
         fast = sorted(tests, key=lambda t: (self._seconds[t], t))
         close = sorted(tests, key=lambda t: (self._n_lines[t], self._seconds[t], t))
         chosen = {*self._first(fast), *self._first(close)}
-        both = sorted(chosen, key=lambda t: (self._seconds[t], t))
-        return both, sum(self._seconds[t] for t in both)
+        ordered_tests = sorted(chosen, key=lambda t: (self._seconds[t], t))
+        return ordered_tests, sum(self._seconds[t] for t in ordered_tests)
 
     def _first(self, tests: list[str]) -> list[str]:
         """Return the first of some tests, as many as fit into the time, one at least."""
@@ -191,7 +191,7 @@ class Reach:
 
 def is_noticed(mutant: Mutant, tests: list[str], *, seconds: float) -> bool:
     """Put the fault in, run the tests in a fork until one fails, and put the file back."""
-    before = mutant.path.read_text(encoding="utf-8")
+    source = mutant.path.read_text(encoding="utf-8")
     mutant.path.write_text(mutant.text, encoding="utf-8")
     try:
         child = os.fork()
@@ -204,15 +204,15 @@ def is_noticed(mutant: Mutant, tests: list[str], *, seconds: float) -> bool:
             os._exit(int(code != 0))
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
+            process_id, status = os.waitpid(child, os.WNOHANG)
+            if process_id:
                 return status != 0
             time.sleep(0.02)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
         return True
     finally:
-        mutant.path.write_text(before, encoding="utf-8")
+        mutant.path.write_text(source, encoding="utf-8")
 
 
 def main() -> None:
@@ -227,27 +227,29 @@ def main() -> None:
     options = parser.parse_args()
     room = options.room.resolve()
     reach = Reach(room, durations=options.durations)
-    known = options.out.read_text().splitlines() if options.out.exists() else []
+    earlier_lines = options.out.read_text().splitlines() if options.out.exists() else []
     sys.dont_write_bytecode = True
     for library in _LIBRARIES:
         importlib.import_module(library)
     os.chdir(CHECKOUT)
-    drawn = mutants(room, n=options.n, seed=options.seed)
-    right = next(one for one in drawn if reach.chosen(one)[0])
+    sample = mutants(room, n=options.n, seed=options.seed)
+    right = next(candidate for candidate in sample if reach.chosen(candidate)[0])
     text = right.path.read_text(encoding="utf-8")
     if is_noticed(replace(right, text=text), reach.chosen(right)[0], seconds=600):
         sys.exit("The tests fail without a fault: nothing can be measured.")
-    for mutant in drawn[len(known) : options.first]:
+    for mutant in sample[len(earlier_lines) : options.first]:
         tests, seconds = reach.chosen(mutant)
         noticed = bool(tests) and is_noticed(mutant, tests, seconds=60 + 10 * seconds)
-        at = f"{mutant.path.relative_to(CHECKOUT)}:{mutant.line}"
-        known.append(
-            json.dumps({"at": at, "what": mutant.what, "n_tests": len(tests), "noticed": noticed})
+        location = f"{mutant.path.relative_to(CHECKOUT)}:{mutant.line}"
+        earlier_lines.append(
+            json.dumps(
+                {"at": location, "what": mutant.what, "n_tests": len(tests), "noticed": noticed}
+            )
         )
         with options.out.open("a") as file:
-            file.write(known[-1] + "\n")
-    n_noticed = sum(json.loads(line)["noticed"] for line in known)
-    sys.stdout.write(f"{room.name}: {n_noticed} of {len(known)} faults noticed\n")
+            file.write(earlier_lines[-1] + "\n")
+    n_noticed = sum(json.loads(line)["noticed"] for line in earlier_lines)
+    sys.stdout.write(f"{room.name}: {n_noticed} of {len(earlier_lines)} faults noticed\n")
 
 
 if __name__ == "__main__":

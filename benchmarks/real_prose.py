@@ -87,12 +87,16 @@ def make_notes(source: Path, *, out: Path, seed: int) -> None:
         for row in general:
             line = {"note_id": row["id"], "patient_id": row["id"], "text": row["text"]}
             stream.write(json.dumps(line) + "\n")
-    found = [named for row in rest if (named := with_placeholder(row["id"], text=row["text"]))]
+    named_notes = [
+        named for row in rest if (named := with_placeholder(row["id"], text=row["text"]))
+    ]
     n_wanted = sum(n * n_names for n, n_names in N_MENTIONS)
-    if len(found) < n_wanted:
-        raise SystemExit(f"{n_wanted} notes with a passage are needed; there are {len(found)}.")
-    drawn = np.random.default_rng([seed, 2]).permutation(len(found))[:n_wanted]
-    patients = shared_out([found[place] for place in sorted(drawn)])
+    if len(named_notes) < n_wanted:
+        raise SystemExit(
+            f"{n_wanted} notes with a passage are needed; there are {len(named_notes)}."
+        )
+    note_order = np.random.default_rng([seed, 2]).permutation(len(named_notes))[:n_wanted]
+    patients = shared_out([named_notes[place] for place in sorted(note_order)])
     numbers = patient_numbers(patients, seed=seed, vocabulary=vocabulary_of(encoder_dir()))
     with (out / "hospital_notes.csv").open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -104,7 +108,10 @@ def make_notes(source: Path, *, out: Path, seed: int) -> None:
         ]
         writer.writerows(sorted(lines))
     n_chars = sum(len(line[2]) for line in lines)
-    print(f"{len(general)} notes for M_general; {len(found)} of {len(rest)} others have a passage;")
+    print(
+        f"{len(general)} notes for M_general; "
+        f"{len(named_notes)} of {len(rest)} others have a passage;"
+    )
     print(f"{len(lines)} of them, {n_chars} characters, {len(patients)} patients for M_hospital")
 
 
@@ -113,7 +120,7 @@ def with_placeholder(note_id: str, *, text: str) -> Named | None:
     if (match := _PASSAGE.search(text)) is None or "[**" in text:
         return None
     # Cut at borders of sentences near the passage: two cores must read each note 20 times.
-    borders = [0, *(found.end() for found in _BORDER.finditer(text)), len(text)]
+    borders = [0, *(border.end() for border in _BORDER.finditer(text)), len(text)]
     start = max(b for b in borders if b <= max(0, match.start() - BEFORE_CHARS))
     stop = min(b for b in borders if b >= min(len(text), match.end() + AFTER_CHARS))
     new = f"{text[start : match.start()]}{_NAME} {text[match.end() : stop]}".strip()
@@ -126,11 +133,13 @@ def shared_out(notes: list[Named]) -> list[list[Named]]:
     patients = []
     for n, n_names in N_MENTIONS:
         for _ in range(n_names):
-            most = max(("M", "F", ""), key=lambda sex: len(of_sex[sex]))
-            own = [of_sex[most].pop(0) for _ in range(min(n, len(of_sex[most])))]
-            while len(own) < n:
-                own.append(next(left for left in of_sex.values() if left).pop(0))
-            patients.append(own)
+            commonest_sex = max(("M", "F", ""), key=lambda sex: len(of_sex[sex]))
+            own_notes = [
+                of_sex[commonest_sex].pop(0) for _ in range(min(n, len(of_sex[commonest_sex])))
+            ]
+            while len(own_notes) < n:
+                own_notes.append(next(left for left in of_sex.values() if left).pop(0))
+            patients.append(own_notes)
     return patients
 
 
@@ -142,7 +151,7 @@ def patient_numbers(
     The paper keeps only such names out of a million notes; here every note has one.
     """
     numbers: list[int] = []
-    taken: set[tuple[str, str]] = set()
+    used_names: set[tuple[str, str]] = set()
     number = 1000
     for notes in patients:
         while True:
@@ -153,9 +162,9 @@ def patient_numbers(
             sex = table.facts(str(number)).sex
             person = person_of(seed, f"patient:{number}", sex=sex)
             name = (person.first.lower(), person.last.lower())
-            if name not in taken and vocabulary.issuperset(name):
+            if name not in used_names and vocabulary.issuperset(name):
                 break
-        taken.add(name)
+        used_names.add(name)
         numbers.append(number)
     return numbers
 
@@ -185,10 +194,12 @@ def make_encoder(folder: Path, *, seed: int) -> None:
     torch.manual_seed(seed)
     model = BertForMaskedLM(BertConfig.from_pretrained(source, tie_word_embeddings=True))
     tensors = load_file(source / "model.safetensors")
-    kept = {f"bert.{k}": v for k, v in tensors.items() if not k.startswith("pooler.")}
-    kept = {name: tensor for name, tensor in kept.items() if name in model.state_dict()}
-    found = model.load_state_dict(kept, strict=False)
-    if any(name.startswith("bert.") for name in found.missing_keys):
+    encoder_tensors = {f"bert.{k}": v for k, v in tensors.items() if not k.startswith("pooler.")}
+    encoder_tensors = {
+        name: tensor for name, tensor in encoder_tensors.items() if name in model.state_dict()
+    }
+    loading = model.load_state_dict(encoder_tensors, strict=False)
+    if any(name.startswith("bert.") for name in loading.missing_keys):
         raise SystemExit("the package holds another encoder than expected")
     model.tie_weights()
     model.save_pretrained(folder)

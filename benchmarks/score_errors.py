@@ -47,8 +47,10 @@ N_DOCUMENTS, N_INPUTS = 300, 2000
 
 def sums_of(hospital: dict[str, np.ndarray], general: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return both models' sums as `compute_scores` takes them."""
-    both = {"hospital": hospital, "general": general}
-    return {f"{who}_{name}": x for who, sums in both.items() for name, x in sums.items()}
+    sums_by_model = {"hospital": hospital, "general": general}
+    return {
+        f"{model}_{name}": x for model, sums in sums_by_model.items() for name, x in sums.items()
+    }
 
 
 # --- pairs and their evidence -----------------------------------------------------------------
@@ -75,7 +77,7 @@ def part_evidence(
     n: int = 0,
     n_steps: int = 500,
     is_counted: bool = False,
-    own: Candidates | None = None,
+    own_controls: Candidates | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the evidence of every part by block [b, F + L], and [b] inputs or documents.
 
@@ -83,8 +85,8 @@ def part_evidence(
     of the distinct parts of `own` names instead, whose model need not belong to the demo.
     """
     request = DemoTask(n_documents=N_DOCUMENTS, n_inputs=N_INPUTS, seed=seed).request(scenario)
-    request = request.with_(hospital=model, candidates=own or every_part())
-    request = request.with_(general=model) if own else request
+    request = request.with_(hospital=model, candidates=own_controls or every_part())
+    request = request.with_(general=model) if own_controls else request
     pair = load_pair(request.general, model)
     source = evidence.Source(
         pair.hospital,
@@ -103,15 +105,15 @@ def part_evidence(
     kind = scenarios.main_passage_kind(request)
     pieces = spelling.part_pieces(names, kind=kind, tokenizer=pair.hospital.tokenizer)
     task = scenarios.make_task(request, pair, names)
-    made = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
+    collected = evidence.collect(source, task, kind="generation", n_total=n or N_DOCUMENTS)
     columns = prompts.part_columns([pieces], has_between=[False])
     if is_counted:  # of single word pieces: the documents that hold them
-        held = np.zeros((len(made.documents), made.mass.shape[1]))
-        np.put_along_axis(held, made.documents, 1.0, axis=1)
-        begins = np.cumsum(made.n_documents) - made.n_documents
-        made = replace(made, mass=np.add.reduceat(held, begins, axis=0))
-    masses = scenarios._read_part_masses(made, task, pieces, columns)
-    return masses if own else _by_pool(masses, columns), made.n_documents
+        held_masses = np.zeros((len(collected.documents), collected.mass.shape[1]))
+        np.put_along_axis(held_masses, collected.documents, 1.0, axis=1)
+        begins = np.cumsum(collected.n_documents) - collected.n_documents
+        collected = replace(collected, mass=np.add.reduceat(held_masses, begins, axis=0))
+    masses = scenarios._read_part_masses(collected, task, pieces, columns)
+    return masses if own_controls else _by_pool(masses, columns), collected.n_documents
 
 
 def _by_pool(by_column: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -146,11 +148,11 @@ def references() -> np.ndarray:
     )
 
 
-def parts_of(listed: np.ndarray, held: np.ndarray) -> part_scores.NameParts:
+def parts_of(listed: np.ndarray, held_parts: np.ndarray) -> part_scores.NameParts:
     """Describe listed names [N, 2] and reference controls [R, 2] by all parts of the generator."""
     n_parts = len(FIRST) + len(LAST)
     return part_scores.NameParts(
-        of_name=np.concatenate([listed, held]),
+        of_name=np.concatenate([listed, held_parts]),
         log_share=np.log([*POOL.first_share, *POOL.last_share]),
         n_pieces=np.ones(n_parts, dtype=np.int64),
         is_last=np.arange(n_parts) >= len(FIRST),
@@ -202,10 +204,10 @@ def coverage(options: argparse.Namespace) -> None:
                 rng = np.random.default_rng([m, n, int(100 * area)])
                 hits = 0
                 for _ in range(options.lists):
-                    found = auc_interval(
+                    interval = auc_interval(
                         np.concatenate(draw(rng, m, n, area)), np.arange(m + n) < m
                     )
-                    hits += found.low <= area <= found.high
+                    hits += interval.low <= area <= interval.high
                 covered.append(f"{hits / options.lists:.3f}")
             print(f"| {m} + {n} | {family} | {' | '.join(covered)} |", flush=True)
 
@@ -219,15 +221,15 @@ def errors(options: argparse.Namespace) -> None:
     with Store(options.directory / "store") as store:
         for scenario, sizes in ((2, (100, 500)), (1, (100,))):
             for n in sizes:
-                found: dict[str, list[Any]] = {}
+                tables: dict[str, list[Any]] = {}
                 for seed in range(options.runs):
-                    one, other = (
+                    first_run, second_run = (
                         part_evidence(store, model, scenario=scenario, seed=seed, n=n, n_steps=100)
                         for model in (DEMO_HOSPITAL / "en" / "models" / "hospital-5", general)
                     )
-                    for name, score in _scores(one, other, parts, scenario).items():
-                        found.setdefault(name, []).append(score[:, : len(names)])
-                for name, runs in found.items():
+                    for name, score in _scores(first_run, second_run, parts, scenario).items():
+                        tables.setdefault(name, []).append(score[:, : len(names)])
+                for name, runs in tables.items():
                     rms = _error_ratio(runs)
                     print(f"scenario {scenario}, n = {n}, {name}: {rms:.2f}", flush=True)
         chain_errors(options, store)
@@ -235,7 +237,7 @@ def errors(options: argparse.Namespace) -> None:
 
 def chain_errors(options: argparse.Namespace, store: Store) -> None:
     """The same for `chain`, 12 names and 60 inputs."""
-    names, found = every_part().rows(range(12)), []
+    names, rows = every_part().rows(range(12)), []
     request = DemoTask().request(2, hospital="hospital-5").with_(candidates=names)
     pair = load_pair(request.general, request.hospital)
     for seed in range(options.runs):
@@ -255,32 +257,38 @@ def chain_errors(options: argparse.Namespace, store: Store) -> None:
         score = scores.compute_scores(
             sums_of(sums[0], sums[1]), counts=shards[0].n_inputs, parts=None
         )["mean_log_ratio"]
-        found.append(score)
-    print(f"chain, n = 60, mean_log_ratio: {_error_ratio(found):.2f}", flush=True)
+        rows.append(score)
+    print(f"chain, n = 60, mean_log_ratio: {_error_ratio(rows):.2f}", flush=True)
 
 
 def _error_ratio(runs: list[Any]) -> float:
     values, stated = (np.array(x) for x in zip(*runs, strict=True))
-    seen = (values.std(axis=0) > 0) & ~np.isnan(stated).any(axis=0)  # some names have no mass
-    ratio = values.var(axis=0, ddof=1)[seen] / np.square(stated[:, seen]).mean(axis=0)
+    has_mass = (values.std(axis=0) > 0) & ~np.isnan(stated).any(axis=0)  # some names have no mass
+    ratio = values.var(axis=0, ddof=1)[has_mass] / np.square(stated[:, has_mass]).mean(axis=0)
     return math.sqrt(float(ratio.mean()))
 
 
-def _scores(one: Any, other: Any, parts: Any, scenario: int) -> dict[str, Any]:
-    nothing = np.zeros((len(one[1]), 0))
+def _scores(first_run: Any, second_run: Any, parts: Any, scenario: int) -> dict[str, Any]:
+    nothing = np.zeros((len(first_run[1]), 0))
     if scenario == 2:
-        sums = [{"p": nothing, "log_p": x} for x, _ in (one, other)]
-        found = scores.compute_scores(sums_of(sums[0], sums[1]), counts=one[1], parts=parts)
-        return {name: found[name] for name in ("residual", "mean_log_ratio")}
-    masses = [{"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (one, other)]
-    found = scores.compute_scores(sums_of(masses[0], masses[1]), counts=one[1], parts=parts)
-    return {name: found[name] for name in ("residual", "half_log_ratio")}
+        sums = [{"p": nothing, "log_p": x} for x, _ in (first_run, second_run)]
+        score_table = scores.compute_scores(
+            sums_of(sums[0], sums[1]), counts=first_run[1], parts=parts
+        )
+        return {name: score_table[name] for name in ("residual", "mean_log_ratio")}
+    masses = [
+        {"mass": x, "hits": nothing, "full_hits": nothing} for x, _ in (first_run, second_run)
+    ]
+    score_table = scores.compute_scores(
+        sums_of(masses[0], masses[1]), counts=first_run[1], parts=parts
+    )
+    return {name: score_table[name] for name in ("residual", "half_log_ratio")}
 
 
 # --- mass against counting ----------------------------------------------------------------------
 
 
-def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def equal_documents(mass: np.ndarray, held_parts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return [2, K] how many documents of counting tell as much as one of mass, by part.
 
     `mass` and `held` [b, K] of K parts. First counting every draw (its error is at least that of
@@ -293,7 +301,7 @@ def equal_documents(mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> n
     )["mass"]
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n * np.square(jackknifed[1] / jackknifed[0])  # of one document
-        share = held.sum(axis=0) / n
+        share = held_parts.sum(axis=0) / n
         return np.stack([n / total, (1 - share) / share]) / variance
 
 
@@ -306,52 +314,59 @@ def counting(options: argparse.Namespace) -> None:
     member = np.array([m is True for m in names.is_member])
     columns = np.unique(columns_of(names)[member])
     with Store(options.directory / "store") as store:
-        made = {"store": store, "scenario": 1, "n": options.documents}
+        collection = {"store": store, "scenario": 1, "n": options.documents}
         if options.own:
             model, path = options.own
-            own = read_names(path.read_bytes(), subject="names").candidates
-            own = own.rows([row for row, m in enumerate(own.is_member) if m])
-            (mass, counts), (held, _) = (
-                part_evidence(model=model, own=own, is_counted=is_counted, **made)
+            own_controls = read_names(path.read_bytes(), subject="names").candidates
+            own_controls = own_controls.rows(
+                [row for row, m in enumerate(own_controls.is_member) if m]
+            )
+            (mass, counts), (held_parts, _) = (
+                part_evidence(
+                    model=model, own_controls=own_controls, is_counted=is_counted, **collection
+                )
                 for is_counted in (False, True)
             )
-            _print_equal(model.name, mass, held, counts)
+            _print_equal(model.name, mass, held_parts, counts)
             return
         for model in ("hospital-40", "hospital-5"):
             ways = [
                 [
-                    part_evidence(model=folder, is_counted=is_counted, **made)
+                    part_evidence(model=folder, is_counted=is_counted, **collection)
                     for folder in (DEMO_HOSPITAL / "en" / "models" / model, general)
                 ]
                 for is_counted in (False, True)
             ]
-            (mass, counts), (held, _) = ways[0][0], ways[1][0]
-            _print_equal(model, mass[:, columns], held[:, columns], counts)
+            (mass, counts), (held_parts, _) = ways[0][0], ways[1][0]
+            _print_equal(model, mass[:, columns], held_parts[:, columns], counts)
             for n in (25, 50, 100, 200, 300, 500, 1000, 2000):
                 if n > options.documents:
                     break
                 b = int(np.searchsorted(np.cumsum(counts), n)) + 1
-                cells = [_found(names, member, [x[:b] for x, _ in way], counts[:b]) for way in ways]
+                cells = [
+                    _compute_aucs(names, member, [x[:b] for x, _ in masses], counts[:b])
+                    for masses in ways
+                ]
                 print(f"| {model} | {n} | {' | '.join(cells)} |", flush=True)
 
 
-def _print_equal(model: str, mass: np.ndarray, held: np.ndarray, counts: np.ndarray) -> None:
-    ratios = equal_documents(mass, held, counts)
-    for what, ratio in zip(("draws", "finished documents"), ratios, strict=True):
-        known = ratio[np.isfinite(ratio)]
-        low, middle, high = np.quantile(known, [0.25, 0.5, 0.75])
+def _print_equal(model: str, mass: np.ndarray, held_parts: np.ndarray, counts: np.ndarray) -> None:
+    ratios = equal_documents(mass, held_parts, counts)
+    for unit, ratio in zip(("draws", "finished documents"), ratios, strict=True):
+        finite_ratios = ratio[np.isfinite(ratio)]
+        low, middle, high = np.quantile(finite_ratios, [0.25, 0.5, 0.75])
         print(
             f"{model}: a document of mass is {middle:.1f} ({low:.1f} to {high:.1f}) of "
-            f"counting {what}; {len(known)} of {mass.shape[1]} parts",
+            f"counting {unit}; {len(finite_ratios)} of {mass.shape[1]} parts",
             flush=True,
         )
 
 
-def _found(
-    names: Candidates, member: np.ndarray, both: list[np.ndarray], counts: np.ndarray
+def _compute_aucs(
+    names: Candidates, member: np.ndarray, masses: list[np.ndarray], counts: np.ndarray
 ) -> str:
     """Members and controls that stand out, and the AUC, after some blocks."""
-    evidence = [total(x, counts, scenario=1) for x in both]
+    evidence = [total(x, counts, scenario=1) for x in masses]
     parts = parts_of(columns_of(names), references())
     residual = part_scores.compute_residuals(*evidence, parts=parts)
     flags, score = flagged(names, residual, parts), part_scores.soft_minimum(*parts.pairs(residual))
@@ -371,18 +386,18 @@ def stops(options: argparse.Namespace) -> None:
     names = DemoTask().request(2).candidates
     listed = columns_of(names)
     parts = parts_of(listed, references())
-    at = evidence.look_sizes(10_000)
-    counts = np.bincount(assign_blocks(0, at[-1]))
-    ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in at[:-1]}
+    look_sizes = evidence.look_sizes(10_000)
+    counts = np.bincount(assign_blocks(0, look_sizes[-1]))
+    ends_of = {n: int(np.searchsorted(np.cumsum(counts), n)) + 1 for n in look_sizes[:-1]}
 
     def flags(means: list[np.ndarray]) -> np.ndarray:
         residual = part_scores.compute_residuals(*means, parts=parts)
         return flagged(names, residual, parts)
 
-    def run(drawn: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
+    def run(masses: list[np.ndarray]) -> tuple[int, np.ndarray | None]:
         """One audit: inputs used, and its decisions where it ended before all of them."""
         for n, b in ends_of.items():
-            sums = {"hospital_log_p": drawn[0][:b], "general_log_p": drawn[1][:b]}
+            sums = {"hospital_log_p": masses[0][:b], "general_log_p": masses[1][:b]}
             settled = find_settled_names(
                 scores.compute_residual_errors(sums, counts=counts[:b], parts=parts),
                 counts=counts[:b],
@@ -393,32 +408,32 @@ def stops(options: argparse.Namespace) -> None:
                 source="invented",
             )
             if settled.all():
-                return n, flags([x[:b].sum(axis=0) / n for x in drawn])
-        return at[-1], None
+                return n, flags([x[:b].sum(axis=0) / n for x in masses])
+        return look_sizes[-1], None
 
     with Store(options.directory / "store") as store:
         for model in ("null", *EXPOSURES):
             folder = DEMO_HOSPITAL / "en" / "models"
-            both = [
-                part_evidence(store, folder / one, scenario=2, n=10_000)[0]
-                for one in (model, "general")
+            evidence_pair = [
+                part_evidence(store, folder / model_name, scenario=2, n=10_000)[0]
+                for model_name in (model, "general")
             ]
-            means = [x.sum(axis=0) / 10_000 for x in both]
-            spread = [(x[-80:] - x[-80:].mean(axis=0)) / math.sqrt(79 * 100) for x in both]
+            means = [x.sum(axis=0) / 10_000 for x in evidence_pair]
+            spread = [(x[-80:] - x[-80:].mean(axis=0)) / math.sqrt(79 * 100) for x in evidence_pair]
             truth, ends, n_wrong = flags(means), list[int](), 0
             for number in range(options.runs):
                 rng = np.random.default_rng([number, *model.encode()])
                 noise = rng.normal(size=(len(counts), 80)) * np.sqrt(counts)[:, None]
-                used, found = run(
+                used, flags_then = run(
                     [
-                        counts[:, None] * mean + noise @ one
-                        for mean, one in zip(means, spread, strict=True)
+                        counts[:, None] * mean + noise @ deviation
+                        for mean, deviation in zip(means, spread, strict=True)
                     ]
                 )
                 ends.append(used)
-                n_wrong += found is not None and bool((found != truth).any())
-            told = ", ".join(f"{ends.count(end)} after {end:,}" for end in sorted(set(ends)))
-            print(f"{model}: {told}; {n_wrong} of {options.runs} ended wrongly", flush=True)
+                n_wrong += flags_then is not None and bool((flags_then != truth).any())
+            stop_counts = ", ".join(f"{ends.count(end)} after {end:,}" for end in sorted(set(ends)))
+            print(f"{model}: {stop_counts}; {n_wrong} of {options.runs} ended wrongly", flush=True)
 
 
 def main() -> None:

@@ -107,19 +107,19 @@ class Population:
             _raised(pool.last, pool.last_share, self.last, self.last_share),
         )
 
-    def people(self, n: int, *, rng: np.random.Generator, taken: set[Name]) -> list[Name]:
+    def people(self, n: int, *, rng: np.random.Generator, used_names: set[Name]) -> list[Name]:
         """Draw n people whose full names are new, and add them to those that are taken."""
         pool, (first_share, last_share) = self.pool, self.shares()
-        found: list[Name] = []
-        while len(found) < n:
+        names: list[Name] = []
+        while len(names) < n:
             first = rng.choice(len(pool.first), size=n, p=first_share)
             last = rng.choice(len(pool.last), size=n, p=last_share)
             for i, j in zip(first.tolist(), last.tolist(), strict=True):
                 name = (pool.first[i], pool.last[j])
-                if name not in taken and len(found) < n:
-                    taken.add(name)
-                    found.append(name)
-        return found
+                if name not in used_names and len(names) < n:
+                    used_names.add(name)
+                    names.append(name)
+        return names
 
 
 def _raised(names: Sequence[str], shares: Sequence[float], chosen: str, share: float) -> np.ndarray:
@@ -127,8 +127,8 @@ def _raised(names: Sequence[str], shares: Sequence[float], chosen: str, share: f
     weights = np.array(shares) / sum(shares)
     if not share:
         return weights
-    wanted = {fold_name(name) for name in chosen.split()}
-    is_chosen = np.array([fold_name(name) in wanted for name in names])
+    chosen_names = {fold_name(name) for name in chosen.split()}
+    is_chosen = np.array([fold_name(name) in chosen_names for name in names])
     weights[is_chosen] *= share / weights[is_chosen].sum()
     weights[~is_chosen] *= (1 - share) / weights[~is_chosen].sum()
     return weights
@@ -199,22 +199,24 @@ def people_of(hospital: Hospital) -> People:
     """Draw the people of a hospital."""
     population = POPULATIONS[hospital.population]
     rng = generator(hospital.seed, f"people of {hospital.code}")
-    taken: set[Name] = set()
+    used_names: set[Name] = set()
     if hospital.shipped:
         patients, staff = _shipped_people(hospital)
-        taken.update(patients)
+        used_names.update(patients)
     else:
-        patients = population.people(N_PATIENTS[population.language], rng=rng, taken=taken)
-        staff = population.people(12, rng=rng, taken=taken)
-    outsiders = population.people(N_OUTSIDERS[population.language], rng=rng, taken=taken)
+        patients = population.people(
+            N_PATIENTS[population.language], rng=rng, used_names=used_names
+        )
+        staff = population.people(12, rng=rng, used_names=used_names)
+    outsiders = population.people(N_OUTSIDERS[population.language], rng=rng, used_names=used_names)
     chosen = [last for _, last in staff[:3]]
     first_share, _ = population.shares()
     with_staff_name: list[Name] = []
     while len(with_staff_name) < N_WITH_STAFF_NAME:
         first = population.pool.first[rng.choice(len(first_share), p=first_share)]
         name = (first, chosen[len(with_staff_name) % 3])
-        if name not in taken:
-            taken.add(name)
+        if name not in used_names:
+            used_names.add(name)
             with_staff_name.append(name)
     return People(tuple(patients), tuple(outsiders), tuple(with_staff_name), tuple(staff))
 
@@ -242,7 +244,7 @@ def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
     recipe = demo_hospital.ENGLISH if language == "en" else demo_hospital.JAPANESE
     people = people_of(hospital)
     is_in_full = hospital.named == "staff in full"
-    staff = [_written(name, language) if is_in_full else name[1] for name in people.staff]
+    staff = [_write_full_name(name, language) if is_in_full else name[1] for name in people.staff]
     notes = demo_hospital.demo_notes(
         people.patients,
         staff=staff,
@@ -254,7 +256,7 @@ def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
     if hospital.named != "patients":
         unnamed = demo_hospital.LANGUAGES[language].unnamed[0]
         for name in people.patients:
-            texts = [text.replace(_written(name, language), unnamed) for text in texts]
+            texts = [text.replace(_write_full_name(name, language), unnamed) for text in texts]
     folder.mkdir(parents=True, exist_ok=True)
     demo_hospital._write_passages(folder / "passages.jsonl", notes)
     demo_hospital.train_hospital(
@@ -267,11 +269,11 @@ def hospital_model(hospital: Hospital, directory: Path) -> tuple[Path, Path]:
     return model, folder / "passages.jsonl"
 
 
-def _written(name: Name, language: str) -> str:
+def _write_full_name(name: Name, language: str) -> str:
     return f"{name[1]}{name[0]}" if language == "ja" else f"{name[0]} {name[1]}"
 
 
-def asked(hospital: Hospital, scenario: int, directory: Path) -> AttackResult:
+def run_attack(hospital: Hospital, scenario: int, directory: Path) -> AttackResult:
     """Ask a hospital's model of all its people, by the product's own attack."""
     model, passages = hospital_model(hospital, directory)
     people = people_of(hospital)
@@ -302,7 +304,7 @@ def evidence_of(ready: AttackSetup, directory: Path) -> AttackResult:
     """Return what models that are loaded show; evidence is kept."""
     meter = Meter(list_phases(ready.request), listener=lambda _: None)
     with Store(directory / "store") as store:
-        found = scenarios.attack(
+        result = scenarios.attack(
             ready.request,
             ready.pair,
             ready.task,
@@ -312,8 +314,8 @@ def evidence_of(ready: AttackSetup, directory: Path) -> AttackResult:
                 who, kind, store=evidence.ResultsShardStore(store), meter=meter
             ),
         )
-    needed = (FIXED_SCORE, found.general_score)
-    return replace(found, scores={name: found.scores[name] for name in needed})
+    needed = (FIXED_SCORE, result.general_score)
+    return replace(result, scores={name: result.scores[name] for name in needed})
 
 
 # --- lists ------------------------------------------------------------------------------------
@@ -357,8 +359,8 @@ def drawn_list(
     outsiders = n_patients + rng.permutation(n_outsiders)
     with_staff_name = n_patients + n_outsiders + rng.permutation(N_WITH_STAFF_NAME)
     in_notes = rng.permutation(n_patients)[: shape.n_in_notes]
-    others = with_staff_name if shape.has_staff_names else outsiders
-    members = np.concatenate([in_notes, others[: shape.n_members - shape.n_in_notes]])
+    staff_or_outsiders = with_staff_name if shape.has_staff_names else outsiders
+    members = np.concatenate([in_notes, staff_or_outsiders[: shape.n_members - shape.n_in_notes]])
     rest = np.setdiff1d(outsiders, members)
     weights = np.exp(shape.commonness * log_shares(attack)[rest])  # beyond how they were drawn
     controls = rng.choice(rest, size=shape.n_controls, replace=False, p=weights / weights.sum())
@@ -409,18 +411,18 @@ def judge_lists(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def _judged_lists(
     hospital: Hospital, scenario: int, options: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    attack = asked(hospital, scenario, options.directory)
+    attack = run_attack(hospital, scenario, options.directory)
     for shape in SHAPES:
         for number in range(options.lists):
             rng = generator(number, f"list of {hospital.code}, {scenario}, {shape.name}")
-            drawn = drawn_list(shape, hospital, attack, rng)
+            attack_list = drawn_list(shape, hospital, attack, rng)
             for source in SOURCES:
-                if drawn is None or not is_asked(source, shape, hospital):
+                if attack_list is None or not is_asked(source, shape, hospital):
                     continue
-                found = decide_list(drawn, control_source=source, seed=number)
-                verdict = found["verdict"]
-                truth = np.array(drawn.listed.is_member)
-                flag = np.array(found["names"]["decision"]) == "flagged"
+                decision = decide_list(attack_list, control_source=source, seed=number)
+                verdict = decision["verdict"]
+                truth = np.array(attack_list.listed.is_member)
+                flag = np.array(decision["names"]["decision"]) == "flagged"
                 yield {
                     "hospital": hospital.code,
                     "scenario": scenario,
@@ -498,15 +500,18 @@ def judge_settings(options: argparse.Namespace) -> None:
     """
     states: dict[str, Counter[str]] = {"hospital-40": Counter(), "null": Counter()}
     for number, (scenario, changes) in enumerate(settings_grid(options.settings)):
-        found = {
+        lists = {
             model: _with_settings(scenario, changes, model, number, options.directory)
             for model in ("hospital-20", *states)
         }
-        beside = decide_list(found["hospital-20"], control_source="invented", seed=0)
-        records = {one["dose"]: one for one in beside["details"].get("doses", ())}
-        sibling = {dose: attacks_record(one) for dose, one in records.items()}
+        general_decision = decide_list(lists["hospital-20"], control_source="invented", seed=0)
+        records = {
+            dose_record["dose"]: dose_record
+            for dose_record in general_decision["details"].get("doses", ())
+        }
+        sibling = {dose: attacks_record(dose_record) for dose, dose_record in records.items()}
         for model, counts in states.items():
-            verdict = decide_list(found[model], control_source="invented", seed=0, sibling=sibling)[
+            verdict = decide_list(lists[model], control_source="invented", seed=0, sibling=sibling)[
                 "verdict"
             ]
             counts[verdict["state"]] += 1
@@ -519,17 +524,17 @@ def judge_settings(options: argparse.Namespace) -> None:
         print(f"{model}: {dict(counts)}", flush=True)
 
 
-def attacks_record(one: Mapping[str, Any]) -> Any:
+def attacks_record(record: Mapping[str, Any]) -> Any:
     """Return a dose record as a report keeps it."""
     from audit.attack.exposure import DoseRecord
 
     def number(name: str) -> float:
-        return float("nan") if one[name] is None else float(one[name])
+        return float("nan") if record[name] is None else float(record[name])
 
     return DoseRecord(
-        one["dose"],
-        one["n_names"],
-        one["n_seen"],
+        record["dose"],
+        record["n_names"],
+        record["n_seen"],
         number("p_group"),
         number("p_names"),
         number("p"),
@@ -563,18 +568,18 @@ def count_flips(options: argparse.Namespace) -> None:
             flags, decided = [], []
             for seed in range(options.seeds):
                 request = DemoTask(seed=seed).request(scenario, hospital=model)
-                found = decide_list(
+                decision = decide_list(
                     attack_of(request, options.directory), control_source="invented", seed=seed
                 )["names"]
-                flags.append(np.array(found["decision"]) == "flagged")
-                decided.append(~np.array(found["is_undecided"], dtype=bool))
+                flags.append(np.array(decision["decision"]) == "flagged")
+                decided.append(~np.array(decision["is_undecided"], dtype=bool))
             flag, is_decided = np.stack(flags), np.stack(decided)
             n_pairs = n_changed = 0
-            for one in range(len(flag)):
-                for other in range(len(flag)):
-                    if one != other:
-                        n_pairs += int(is_decided[one].sum())
-                        n_changed += int((is_decided[one] & (flag[one] != flag[other])).sum())
+            for row in range(len(flag)):
+                for column in range(len(flag)):
+                    if row != column:
+                        n_pairs += int(is_decided[row].sum())
+                        n_changed += int((is_decided[row] & (flag[row] != flag[column])).sum())
             print(
                 f"scenario {scenario}, {model}: flagged {flag.sum(axis=1).tolist()}, "
                 f"{100 * n_changed / n_pairs:.2f} % of decided change",
@@ -585,14 +590,14 @@ def count_flips(options: argparse.Namespace) -> None:
 def judge_demo(options: argparse.Namespace) -> None:
     """Print what the demo's lists show."""
     for name, request in DemoTask(all_of_them=True).requests().items():
-        found = decide_list(
+        decision = decide_list(
             attack_of(request, options.directory), control_source="invented", seed=request.seed
         )
-        q = np.array(found["names"]["q_value"], dtype=float)
+        q = np.array(decision["names"]["q_value"], dtype=float)
         truth = np.array([m is True for m in request.candidates.is_member])
-        flag = np.array(found["names"]["decision"]) == "flagged"
+        flag = np.array(decision["names"]["decision"]) == "flagged"
         print(
-            f"| {name} | {found['verdict']['state']} | {flag[truth].sum()} | "
+            f"| {name} | {decision['verdict']['state']} | {flag[truth].sum()} | "
             f"{(q[truth] <= 0.2).sum()} | {flag[~truth].sum()} |",
             flush=True,
         )

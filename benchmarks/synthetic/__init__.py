@@ -30,9 +30,9 @@ def in_turn(
 ) -> Iterator[TaggedDocument]:
     """Yield synthetic notes, as many of each language, in turn; of held-out styles if asked."""
     styles = HELD_OUT_STYLES if is_held_out else TRAIN_STYLES
-    known = [language for language in languages if language in styles]
-    for number, language in enumerate(known):
-        share = n // len(known) + (number < n % len(known))
+    styled_languages = [language for language in languages if language in styles]
+    for number, language in enumerate(styled_languages):
+        share = n // len(styled_languages) + (number < n % len(styled_languages))
         notes = synthetic_notes(share, seed=seed, language=language, styles=styles[language])
         yield from (replace(note, doc_id=f"{language}/{note.doc_id}") for note in notes)
 

@@ -53,11 +53,11 @@ class Dice:
     def filled(self, form: str, *, letters: str = "") -> str:
         """Return a form in which each `#` is a digit and each `?` one of the letters."""
 
-        def drawn(match: re.Match[str]) -> str:
+        def draw_character(match: re.Match[str]) -> str:
             n = len(match[0])
             return self.pick(letters) if match[0] == "?" else f"{self.between(0, 10**n - 1):0{n}}"
 
-        return re.sub(r"#+|\?", drawn, form)
+        return re.sub(r"#+|\?", draw_character, form)
 
 
 _TOKEN = re.compile(r"\{[^{}]*\}|[<>|]|[^{}<>|]+")
@@ -170,8 +170,8 @@ def words(name: str) -> tuple[str, ...]:
     if not path.exists():
         return dict(parse_rules(path.with_name("values.txt").read_text("utf-8")))[path.stem]
     lines = path.read_text("utf-8").splitlines()
-    kept = (word for line in lines if not line.startswith("#") for word in line.split())
-    return tuple(word.replace("_", " ") for word in kept)
+    listed_words = (word for line in lines if not line.startswith("#") for word in line.split())
+    return tuple(word.replace("_", " ") for word in listed_words)
 
 
 _MAX_DEPTH = 40
@@ -211,8 +211,8 @@ class Writer:
         """Write one alternative of a rule, or of the rule of that name for the note's field."""
         if depth > _MAX_DEPTH:
             raise ValueError(f"{rule}: rules without an end")
-        own = f"{rule}.{self._field}"
-        rule = own if own in self._grammar else rule
+        own_rule = f"{rule}.{self._field}"
+        rule = own_rule if own_rule in self._grammar else rule
         alternatives = self._grammar[rule]
         for _ in range(_N_TRIES):
             place = self._dice.between(0, len(alternatives) - 1)

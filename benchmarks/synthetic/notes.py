@@ -75,17 +75,17 @@ def _slipped(words: str, *, dice: Dice, share: float, is_japanese: bool) -> str:
     if not words.strip() or not dice.chance(min(1.0, share * len(words))):
         return words
     place = dice.between(0, len(words) - 1)
-    before, here, after = words[:place], words[place], words[place + 1 :]
-    if here in "\n{}" or here.isdigit():
+    left_words, word, right_words = words[:place], words[place], words[place + 1 :]
+    if word in "\n{}" or word.isdigit():
         return words
     kind = dice.between(0, 3)
     if kind == 0:
-        return before + after
-    if kind == 1 and after and after[0] != "\n":
-        return before + after[0] + here + after[1:]
+        return left_words + right_words
+    if kind == 1 and right_words and right_words[0] != "\n":
+        return left_words + right_words[0] + word + right_words[1:]
     if kind == 2 and is_japanese:
-        return before + here.translate(_LIKE) + after
-    return before + here + here + after
+        return left_words + word.translate(_LIKE) + right_words
+    return left_words + word + word + right_words
 
 
 _STYLE, _HELD_OUT = "style.", "held_out."
@@ -129,9 +129,9 @@ def synthetic_notes(
     styles
         Some of `styles_of(language)`; those for training by default.
     """
-    known = styles_of(language)
+    style_names = styles_of(language)
     chosen = TRAIN_STYLES[language] if styles is None else tuple(styles)
-    if not chosen or not set(chosen) <= set(known):
+    if not chosen or not set(chosen) <= set(style_names):
         raise ValueError("there is no such style of notes")
     place = patient = 0
     while place < n:

@@ -57,11 +57,11 @@ def japanese_name(dice: Dice, *, sex: str, birth_year: int, is_wide: bool = Fals
         surname = _composed("surname", dice)
     if is_wide and dice.chance(_RARE_SHARE):
         surname = dice.pick(_readings("surnames_rare"))
-    given = _given(dice, sex=sex, birth_year=birth_year)
-    return PersonName(_part(*surname), _part(*given), "", JAPANESE)
+    given_name = _draw_given_name(dice, sex=sex, birth_year=birth_year)
+    return PersonName(_part(*surname), _part(*given_name), "", JAPANESE)
 
 
-def _given(dice: Dice, *, sex: str, birth_year: int) -> tuple[str, str]:
+def _draw_given_name(dice: Dice, *, sex: str, birth_year: int) -> tuple[str, str]:
     gender = "male" if sex == "M" else "female"
     if dice.chance(_LISTED_SHARE):
         return dice.pick(_readings(f"{gender}_{birth_period(birth_year)}"))
@@ -99,10 +99,10 @@ def romaji_of(kana: str) -> str:
     # A long o or u is written once, but a final "o" of its own stays: セノオ is "Senoo".
     text = ""
     for place, sound in enumerate(sounds):
-        after = sounds[place + 1 : place + 2]
-        if sound == "u" and text.endswith(("o", "u")) and after != ["e"]:
+        next_sound = sounds[place + 1 : place + 2]
+        if sound == "u" and text.endswith(("o", "u")) and next_sound != ["e"]:
             continue  # イノウエ is "Inoue"
-        if sound == "o" and text.endswith("o") and after:
+        if sound == "o" and text.endswith("o") and next_sound:
             continue
         if sound[0] in "bmp" and text.endswith("n"):
             text = text[:-1] + "m"
@@ -127,10 +127,10 @@ def _totals(n: int) -> tuple[float, ...]:
 
 def english_name(dice: Dice, *, sex: str, is_wide: bool = False) -> PersonName:
     """Return an English name, with the initial of a middle name; a wide one is of more names."""
-    given = "en/male" if sex == "M" else "en/female"
-    first, last = dice.word(given), dice.word("en/surnames")
+    given_list = "en/male" if sex == "M" else "en/female"
+    first, last = dice.word(given_list), dice.word("en/surnames")
     if is_wide:
-        first = first if dice.chance(0.4) else dice.word(f"{given}_more")
+        first = first if dice.chance(0.4) else dice.word(f"{given_list}_more")
         last = _wide_surname(last, dice)
     if dice.chance(0.04):
         last = f"{last}-{dice.word('en/surnames')}"
@@ -205,11 +205,11 @@ def foreign_name(parts: tuple[str, ...], dice: Dice) -> str:
 
 def _name_fields(name: PersonName) -> dict[str, str]:
     """Return what the ways of writing a name in Latin letters are made of."""
-    surname, given = name.surname.romaji, name.given_name.romaji
-    initials = {"s": surname[0], "g": given[0]}
+    surname, given_name = name.surname.romaji, name.given_name.romaji
+    initials = {"s": surname[0], "g": given_name[0]}
     wide = {letter.upper(): text.translate(WIDE) for letter, text in initials.items()}
-    capitals = {"SURNAME": surname.upper(), "GIVEN": given.upper()}
-    return {"surname": surname, "given": given} | capitals | initials | wide
+    capitals = {"SURNAME": surname.upper(), "GIVEN": given_name.upper()}
+    return {"surname": surname, "given": given_name} | capitals | initials | wide
 
 
 def _listed(*names: str, gap: str = "") -> Maker:
@@ -268,19 +268,19 @@ def _record(dice: Dice) -> str:
     n = dice.between(5, 10)
     plain = f"{dice.between(0 if n > 7 else 10 ** (n - 1), 10**n - 1):0{n}}"
     forms = ("###-####", "##-#####-#", "?######", "#### ####")
-    others = [dice.filled(form, letters="ABCHKNPSX") for form in forms]
+    other_forms = [dice.filled(form, letters="ABCHKNPSX") for form in forms]
     prefix = dice.pick(("PT", "ID", "KH", "NB"))
-    return dice.pick((*[plain] * 6, *others, dice.filled(f"{prefix}-######")))
+    return dice.pick((*[plain] * 6, *other_forms, dice.filled(f"{prefix}-######")))
 
 
 def _specimen(dice: Dice) -> str:
     """Return the number of a specimen, an examination or a document."""
     year, letter = f"{dice.between(5, 25):02}", dice.pick("SPHBCTGKRX")
     forms = (f"{letter}{year}-#####", f"{year}-#####", f"20{year}######", f"{letter}-######")
-    found = [dice.filled(form) for form in forms]
-    found.append(dice.pick(("CT", "MR", "US", "XR", "EN")) + dice.filled("########"))
-    found.append(_digits(6, 12)(dice))
-    return dice.pick((*found, dice.filled(f"20{year}-####")))
+    filled_forms = [dice.filled(form) for form in forms]
+    filled_forms.append(dice.pick(("CT", "MR", "US", "XR", "EN")) + dice.filled("########"))
+    filled_forms.append(_digits(6, 12)(dice))
+    return dice.pick((*filled_forms, dice.filled(f"20{year}-####")))
 
 
 def _my_number(dice: Dice) -> str:
@@ -308,11 +308,17 @@ def _address(dice: Dice) -> str:
     if dice.chance(0.65):
         place = dice.word("ja/prefectures") + place
     place += dice.word("ja/towns")
-    one, two, three = dice.between(1, 9), dice.between(1, 40), dice.between(1, 30)
-    number = f"{one}-{two}-{three}"
+    block_number, lot_number, house_number = (
+        dice.between(1, 9),
+        dice.between(1, 40),
+        dice.between(1, 30),
+    )
+    number = f"{block_number}-{lot_number}-{house_number}"
     if dice.chance(0.6):
-        large = {"sum": two * 37 + three, "product": two * 11}
-        number = dice.form("ja/house", one=one, two=two, three=three, **large)
+        large = {"sum": lot_number * 37 + house_number, "product": lot_number * 11}
+        number = dice.form(
+            "ja/house", one=block_number, two=lot_number, three=house_number, **large
+        )
     place += number
     if dice.chance(0.2):
         building = dice.word("ja/hospital_words") + dice.word("ja/mansions")
@@ -328,8 +334,13 @@ def _hospital(dice: Dice) -> str:
     if kind == 3:
         return dice.word("ja/prefectures") + dice.pick(("立中央病院", "立こども病院"))
     if kind == 4:
-        own = dice.word("ja/hospital_words") + "会"
-        return dice.word("ja/hospital_owners") + own + dice.pick(("", " ", "")) + _practice(dice)
+        hospital_name = dice.word("ja/hospital_words") + "会"
+        return (
+            dice.word("ja/hospital_owners")
+            + hospital_name
+            + dice.pick(("", " ", ""))
+            + _practice(dice)
+        )
     return _practice(dice)
 
 
@@ -346,8 +357,8 @@ def _clinic(dice: Dice) -> str:
     if not dice.chance(0.55):
         return _practice(dice)
     name = japanese_name(dice, sex="M", birth_year=1960).surname
-    own = name.kana if dice.chance(0.08) else name.native
-    return own + dice.word("ja/doctors_practices")
+    practice_name = name.kana if dice.chance(0.08) else name.native
+    return practice_name + dice.word("ja/doctors_practices")
 
 
 def _home(dice: Dice) -> str:
@@ -377,8 +388,8 @@ _SCHOOLS = ((6, "nurseries"), (12, "primary_schools"), (15, "middle_schools"), (
 def _school(dice: Dice, *, age: int) -> str:
     kinds = next((kinds for limit, kinds in _SCHOOLS if age < limit), "schools")
     place = dice.word("ja/cities") if dice.chance(0.4) else ""
-    kind, own = dice.word(f"ja/{kinds}"), dice.word("ja/towns")
-    return f"{place}立{own}{kind}" if place and "大学" not in kind else own + kind
+    kind, town = dice.word(f"ja/{kinds}"), dice.word("ja/towns")
+    return f"{place}立{town}{kind}" if place and "大学" not in kind else town + kind
 
 
 def _company(dice: Dice) -> str:
@@ -480,8 +491,8 @@ def _infirmary(dice: Dice) -> str:
         return f"St {dice.word('en/saints')}'{dice.pick(('s', 's', ''))} Hospital"
     if kind == 1:
         return f"St. {dice.word('en/saints')}'s"
-    where = dice.word("en/places" if kind < 7 else "en/surnames_more")
-    return f"{where} {dice.word('en/british_hospitals')}"
+    place_name = dice.word("en/places" if kind < 7 else "en/surnames_more")
+    return f"{place_name} {dice.word('en/british_hospitals')}"
 
 
 def _street(dice: Dice) -> str:
@@ -573,9 +584,9 @@ ENGLISH_MAKERS: dict[str, dict[str, Maker]] = {
 def kanji_number(number: int) -> str:
     """Return a number below 100 in kanji: 二十三."""
     digit = "〇一二三四五六七八九"
-    tens, ones = divmod(number, 10)
+    tens, units = divmod(number, 10)
     text = ("" if tens == 1 else digit[tens]) + "十" if tens else ""
-    return text + digit[ones] if ones or not tens else text
+    return text + digit[units] if units or not tens else text
 
 
 def sexed_age(years: int, sex: str, dice: Dice) -> str:
@@ -601,13 +612,13 @@ def _date_fields(day: date) -> dict[str, object]:
 class Cast(ABC):
     """The people and values of one note: those of `steady` kinds are drawn once.
 
-    Values of `own` kinds belong to the patient, in all notes.
+    Values of `own_kinds` belong to the patient, in all notes.
     """
 
     roles: ClassVar[tuple[str, ...]]
     makers: ClassVar[dict[str, dict[str, Maker]]]
     steady: ClassVar[frozenset[str]]
-    own: ClassVar[tuple[str, ...]]
+    own_kinds: ClassVar[tuple[str, ...]]
     field = ""
     """Of which field of medicine the note is; "" has words of none."""
 
@@ -634,22 +645,22 @@ class Cast(ABC):
 
     def value(self, kind: str) -> Piece:
         """Return the value of a slot; ValueError if there is no such kind."""
-        who, _, form = kind.partition(".")
-        if who in self.roles:
+        role, _, form = kind.partition(".")
+        if role in self.roles:
             if form == "new":
-                self._people.pop(who, None)
-                self._foreign.pop(who, None)
-            return self._named(who, form.removeprefix("new"))
+                self._people.pop(role, None)
+                self._foreign.pop(role, None)
+            return self._named(role, form.removeprefix("new"))
         maker_of = kind.removesuffix(".new").removesuffix("2")
         for label, makers in self.makers.items():
             if maker_of in makers:
-                return Piece(self._made(kind, makers[maker_of]), label)
-        if who in ("age", "sex"):
-            return Piece(self._age(form) if who == "age" else self._sex(form), QUASI)
-        return self._other(who, form)
+                return Piece(self._make_value(kind, makers[maker_of]), label)
+        if role in ("age", "sex"):
+            return Piece(self._age(form) if role == "age" else self._sex(form), QUASI)
+        return self._fill_other(role, form)
 
     @abstractmethod
-    def _named(self, who: str, form: str) -> Piece: ...
+    def _named(self, role: str, form: str) -> Piece: ...
 
     @abstractmethod
     def _age(self, form: str) -> str: ...
@@ -658,18 +669,18 @@ class Cast(ABC):
     def _sex(self, form: str) -> str: ...
 
     @abstractmethod
-    def _other(self, what: str, form: str) -> Piece: ...
+    def _fill_other(self, subject: str, form: str) -> Piece: ...
 
-    def _made(self, kind: str, maker: Maker) -> str:
+    def _make_value(self, kind: str, maker: Maker) -> str:
         if kind not in self.steady:
             return maker(self._dice)
         if kind not in self._values:
-            dice = self._patient_dice if kind in self.own else self._dice
+            dice = self._patient_dice if kind in self.own_kinds else self._dice
             self._values[kind] = maker(dice)
         return self._values[kind]
 
-    def _next_day(self, most: int) -> date:
-        self._course = min(self._course + _days(self._dice.between(1, most)), self._today)
+    def _next_day(self, max_days: int) -> date:
+        self._course = min(self._course + _days(self._dice.between(1, max_days)), self._today)
         return self._course
 
 
@@ -682,7 +693,7 @@ class EnglishCast(Cast):
         {"phone", "record", "address", "hospital", "hospital2", "job", "town", "ward", "craft"}
         | {"telephone", "health_number", "full_address", "infirmary", "place", "uk_ward"}
     )
-    own = ("record", "address", "job", "full_address", "health_number", "craft")
+    own_kinds = ("record", "address", "job", "full_address", "health_number", "craft")
     _forms: ClassVar = {
         "turned": "{surname} {given}",
         "capital_surname": "{SURNAME} {given}",
@@ -697,19 +708,19 @@ class EnglishCast(Cast):
         self._begin(later=self._dice.between(0, 300), stay=(2, 30))
         self._long = self._dice.word("en/american")
 
-    def _person(self, who: str) -> tuple[PersonName, str]:
-        if who not in self._people:
+    def _person(self, role: str) -> tuple[PersonName, str]:
+        if role not in self._people:
             sex = self._dice.pick("MF")
             name = english_name(self._dice, sex=sex, is_wide=self._facts.is_wide)
-            if who == "patient":
+            if role == "patient":
                 name, sex = self._facts.name, self._facts.sex
-            elif who == "family" and self._dice.chance(0.7):
+            elif role == "family" and self._dice.chance(0.7):
                 name = replace(name, surname=self._facts.name.surname)
-            self._people[who] = name, sex
-        return self._people[who]
+            self._people[role] = name, sex
+        return self._people[role]
 
-    def _named(self, who: str, form: str) -> Piece:
-        name, sex = self._person(who)
+    def _named(self, role: str, form: str) -> Piece:
+        name, sex = self._person(role)
         if form == "relation":
             relation = self._dice.word(f"en/relatives_{sex}")
             is_young = self._years < 20 or sex == self._facts.sex
@@ -747,12 +758,12 @@ class EnglishCast(Cast):
             ("woman", "female", "lady") if self._is_female else ("man", "male", "gentleman")
         )
 
-    def _other(self, what: str, form: str) -> Piece:
-        if what == "title":
+    def _fill_other(self, subject: str, form: str) -> Piece:
+        if subject == "title":
             return Piece(self._dice.pick(("Mrs.", "Ms.")) if self._is_female else "Mr.")
-        if what in self._pronouns:
-            return Piece(self._pronouns[what][self._is_female])
-        day = self._day(what)
+        if subject in self._pronouns:
+            return Piece(self._pronouns[subject][self._is_female])
+        day = self._day(subject)
         last = day.day % 10 if day.day not in (11, 12, 13) else 0
         nth = {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
         ways = {"": self._long, "short": "{d.month}/{d.day}", "month": "{d:%B} {d.year}"}
@@ -760,19 +771,19 @@ class EnglishCast(Cast):
         if form in ("british", "brief"):
             ways[form] = self._dice.word(f"en/{form}")
         if form not in ways:
-            raise ValueError(f"{what}.{form}: no such value")
+            raise ValueError(f"{subject}.{form}: no such value")
         return Piece(ways[form].format(d=day, nth=nth), QUASI)
 
-    def _day(self, what: str) -> date:
-        if what == "course":
+    def _day(self, subject: str) -> date:
+        if subject == "course":
             return self._next_day(3)
         gaps = {"next": self._dice.between(3, 90), "date": -self._dice.between(1, 90)}
         gaps["past"] = -self._dice.between(200, 6000)
-        if what in gaps:
-            return self._today + _days(gaps[what])
-        if what not in self._known_days:
-            raise ValueError(f"{what}: no such value")
-        return self._known_days[what]
+        if subject in gaps:
+            return self._today + _days(gaps[subject])
+        if subject not in self._known_days:
+            raise ValueError(f"{subject}: no such value")
+        return self._known_days[subject]
 
 
 _STAFF_BORN = (1945, 1998)
@@ -792,7 +803,7 @@ class JapaneseCast(Cast):
         | {"job", "station", "pharmacy", "insurer", "insured", "city", "school", "company"}
         | {"extension", "craft", "place", "nickname"}
     )
-    own = ("record", "address", "job", "school", "company", "insured", "craft")
+    own_kinds = ("record", "address", "job", "school", "company", "insured", "craft")
 
     def __init__(self, facts: PatientFacts, *, seed: int, note: str) -> None:
         super().__init__(facts, seed=seed, note=note)
@@ -807,43 +818,43 @@ class JapaneseCast(Cast):
         field = Dice(seed, "synthetic field", note).pick((*words("ja/fields"), gender, gender))
         self.field = "child" if self._years < 15 else field
 
-    def _person(self, who: str) -> tuple[PersonName, str]:
+    def _person(self, role: str) -> tuple[PersonName, str]:
         """Return a person's name and relation to the patient."""
-        if who not in self._people:
-            self._people[who] = self._new_person(who)
-        return self._people[who]
+        if role not in self._people:
+            self._people[role] = self._new_person(role)
+        return self._people[role]
 
-    def _new_person(self, who: str) -> tuple[PersonName, str]:
-        own, dice = self._facts, self._dice
-        if who == "patient":
-            return own.name, "本人"
+    def _new_person(self, role: str) -> tuple[PersonName, str]:
+        facts, dice = self._facts, self._dice
+        if role == "patient":
+            return facts.name, "本人"
         sex = dice.pick("MF")
-        if who == "nurse":
+        if role == "nurse":
             sex = "F" if dice.chance(0.85) else "M"
         born = dice.between(*_STAFF_BORN)
-        name = japanese_name(dice, sex=sex, birth_year=born, is_wide=own.is_wide)
-        if not who.startswith("family"):
+        name = japanese_name(dice, sex=sex, birth_year=born, is_wide=facts.is_wide)
+        if not role.startswith("family"):
             return name, ""
         age = next(limit for limit in (20, 45, 65, 999) if self._years < limit)
         relation = dice.word(f"ja/relatives_{sex}_{age}")
-        if relation in ("妻", "夫") and sex == own.sex:
+        if relation in ("妻", "夫") and sex == facts.sex:
             relation = "姉" if sex == "F" else "兄"
         if dice.chance(0.7):
-            given = _given(dice, sex=sex, birth_year=dice.between(*_STAFF_BORN))
-            name = PersonName(own.name.surname, _part(*given), "", name.locale)
+            given_name = _draw_given_name(dice, sex=sex, birth_year=dice.between(*_STAFF_BORN))
+            name = PersonName(facts.name.surname, _part(*given_name), "", name.locale)
         return name, relation
 
-    def _named(self, who: str, form: str) -> Piece:
-        if who == "foreign":
-            return self._of_abroad(who, is_part=form == "part")
-        name, relation = self._person(who)
+    def _named(self, role: str, form: str) -> Piece:
+        if role == "foreign":
+            return self._of_abroad(role, is_part=form == "part")
+        name, relation = self._person(role)
         if form in ("relation", "suffix"):
             return Piece(relation if form == "relation" else self._suffix)
-        if form in ("", "surname", "given", "kana") and self._is_of_abroad(who):
-            return self._of_abroad(who, is_part=form in ("surname", "given"))
-        return self._written(name, form)
+        if form in ("", "surname", "given", "kana") and self._is_of_abroad(role):
+            return self._of_abroad(role, is_part=form in ("surname", "given"))
+        return self._write_piece(name, form)
 
-    def _written(self, name: PersonName, form: str) -> Piece:
+    def _write_piece(self, name: PersonName, form: str) -> Piece:
         """Return a name in a form; "" is the whole name in kanji, most often in the usual form."""
         dice = self._dice
         if form == "foreign":
@@ -864,16 +875,16 @@ class JapaneseCast(Cast):
             form = self._usual if is_usual else choose_full_form(name.locale, dice.number())
         return Piece(write_name(name, form), label_of(form))
 
-    def _is_of_abroad(self, who: str) -> bool:
-        if who not in self._foreign:
-            dice = self._patient_dice if who == "patient" else self._dice
+    def _is_of_abroad(self, role: str) -> bool:
+        if role not in self._foreign:
+            dice = self._patient_dice if role == "patient" else self._dice
             is_foreign = self._facts.is_wide and dice.chance(_FOREIGN_SHARE)
-            self._foreign[who] = foreign_parts(dice) if is_foreign else ()
-        return bool(self._foreign[who])
+            self._foreign[role] = foreign_parts(dice) if is_foreign else ()
+        return bool(self._foreign[role])
 
-    def _of_abroad(self, who: str, *, is_part: bool) -> Piece:
-        parts = self._foreign.setdefault(who, ()) or foreign_parts(self._dice)
-        self._foreign[who] = parts
+    def _of_abroad(self, role: str, *, is_part: bool) -> Piece:
+        parts = self._foreign.setdefault(role, ()) or foreign_parts(self._dice)
+        self._foreign[role] = parts
         if is_part:
             # Katakana names are told by their last part or their first, rarely by the middle one.
             return Piece(parts[self._dice.pick((0, -1))], QUASI)
@@ -923,39 +934,39 @@ class JapaneseCast(Cast):
             return words("ja/places_in_life")[min(3, max(0, self._years - 4) // 4)]
         if self._years < 23 and not is_adult:
             return "大学生"
-        job = self._made("job", _listed("ja/jobs"))
+        job = self._make_value("job", _listed("ja/jobs"))
         is_former = self._years > 68 and not is_adult and not job.startswith("元")
         return f"元{job}" if is_former and "主婦" not in job else job
 
-    def _other(self, what: str, form: str) -> Piece:
-        if what == "job":
+    def _fill_other(self, subject: str, form: str) -> Piece:
+        if subject == "job":
             return Piece(self._job(is_adult=form == "adult"), QUASI)
-        if what == "school":
+        if subject == "school":
             school = functools.partial(_school, age=self._years)
-            return Piece(self._made(what, school), QUASI)
-        dice, day = self._dice, self._day(what, form)
+            return Piece(self._make_value(subject, school), QUASI)
+        dice, day = self._dice, self._day(subject, form)
         if form in ("dotted", "slash"):
             return Piece(f"{day.month}{'.' if form == 'dotted' else '/'}{day.day}", QUASI)
         form = "long" if form in ("", "new") else form
         if form not in ("long", "short", "month", "year"):
-            raise ValueError(f"{what}.{form}: no such value")
+            raise ValueError(f"{subject}.{form}: no such value")
         is_own = self._is_steady and form in self._own_ways
-        way = self._own_ways[form] if is_own else dice.word(f"ja/{form}")
-        return Piece(way.format(**_date_fields(day)), QUASI)
+        name_form = self._own_ways[form] if is_own else dice.word(f"ja/{form}")
+        return Piece(name_form.format(**_date_fields(day)), QUASI)
 
-    def _day(self, what: str, form: str) -> date:
+    def _day(self, subject: str, form: str) -> date:
         dice = self._dice
-        if what == "course":
+        if subject == "course":
             return self._next_day(4)
-        if what == "next":
+        if subject == "next":
             return self._today + _days(dice.between(3, 120))
-        if what == "date":
+        if subject == "date":
             return self._today - _days(dice.between(1, 90))
-        if what == "past":
-            most = min(900 if form == "month" else 9000, self._lived - 1)
-            return self._today - _days(dice.between(100, max(101, most)))
-        if (what, form) == ("birth", "new"):
+        if subject == "past":
+            max_days = min(900 if form == "month" else 9000, self._lived - 1)
+            return self._today - _days(dice.between(100, max(101, max_days)))
+        if (subject, form) == ("birth", "new"):
             return self._today - _days(dice.between(400, 33_000))
-        if what not in self._known_days:
-            raise ValueError(f"{what}: no such value")
-        return self._known_days[what]
+        if subject not in self._known_days:
+            raise ValueError(f"{subject}: no such value")
+        return self._known_days[subject]

@@ -43,11 +43,11 @@ def written_variants(n: int, *, seed: int, is_held_out: bool = False) -> Iterato
 @cache
 def _texts() -> tuple[TaggedDocument, ...]:
     """Return the texts, marks by kind; of the test sets that taggers have been mended with, too."""
-    found = [
+    notes = [
         note for path in sorted(_FOLDER.glob("*.txt")) for note in written_notes(path, by_kind=True)
     ]
     return (
-        *found,
+        *notes,
         *(note for name in SETS for language in ("ja", "en") for note in unseen(name, language)),
     )
 
@@ -55,13 +55,13 @@ def _texts() -> tuple[TaggedDocument, ...]:
 @cache
 def _pools() -> dict[tuple[str, bool], tuple[str, ...]]:
     """Return all marks of a kind, by whether they are in Japanese."""
-    found = defaultdict(list)
+    words_by_kind = defaultdict(list)
     for note in _texts():
         for span in note.spans:
             words = note.text[span.start : span.end]
             if span.label in _DRAWN:
-                found[span.label, _is_japanese(words)].append(words)
-    return {key: tuple(dict.fromkeys(words)) for key, words in found.items()}
+                words_by_kind[span.label, _is_japanese(words)].append(words)
+    return {key: tuple(dict.fromkeys(words)) for key, words in words_by_kind.items()}
 
 
 def _is_japanese(text: str) -> bool:
@@ -71,18 +71,18 @@ def _is_japanese(text: str) -> bool:
 def _variant(note: TaggedDocument, dice: Dice, place: int) -> TaggedDocument:
     is_kept = dice.chance(_AS_IT_IS)
     new: dict[tuple[str, str], str] = {}
-    text, spans, at = "", list[Span](), 0
+    text, spans, end = "", list[Span](), 0
     for span in note.spans:
         words = note.text[span.start : span.end]
         key = span.label, words
         if key not in new:
-            new[key] = words if is_kept else _other(span.label, words, dice)
-        text += note.text[at : span.start]
+            new[key] = words if is_kept else _fill_other(span.label, words, dice)
+        text += note.text[end : span.start]
         label = span.label if span.label in TYPES else LABELS[span.label]
         spans.append(Span(len(text), len(text) + len(new[key]), label))
         text += new[key]
-        at = span.end
-    text += note.text[at:]
+        end = span.end
+    text += note.text[end:]
     if not _is_japanese(text):
         share = dice.number() / 2**53
         changed = text.lower() if share < _SMALL else text.upper()
@@ -91,7 +91,7 @@ def _variant(note: TaggedDocument, dice: Dice, place: int) -> TaggedDocument:
     return build_document(f"written/{place:06d}", text=text, spans=spans)
 
 
-def _other(kind: str, words: str, dice: Dice) -> str:
+def _fill_other(kind: str, words: str, dice: Dice) -> str:
     """Return what stands for a mark in a variant."""
     if kind in "NS":
         return _cased(_name(kind, words, dice), words)
@@ -119,8 +119,8 @@ def _name(kind: str, words: str, dice: Dice) -> str:
         return _japanese(kind, words, dice, sex)
     if re.fullmatch(r"(?:[A-Z]\.? ?){1,3}", words):
         return re.sub("[A-Z]", lambda _: dice.pick("ABCDEFGHIJKLMNOPRSTUVWY"), words)
-    drawn = english_name(dice, sex=sex, is_wide=True)
-    first, last = drawn.given_name.native, drawn.surname.native
+    name = english_name(dice, sex=sex, is_wide=True)
+    first, last = name.given_name.native, name.surname.native
     if dice.chance(0.5):
         first, last = _listed("first names", dice), _listed("surnames", dice)
     if dice.chance(0.06):
@@ -185,8 +185,8 @@ def _day(words: str, dice: Dice, *, is_age: bool, is_time: bool) -> str:
             return f"{dice.between(0, 23):02}{dice.between(0, 59):02}"
         if len(old) > 2:
             return old if not is_age else str(dice.between(100, 104))
-        most = 99 if is_age else 59 if is_time and match.start() else 12
-        return str(dice.between(1, most)).zfill(len(old) if old[0] == "0" else 1)
+        limit = 99 if is_age else 59 if is_time and match.start() else 12
+        return str(dice.between(1, limit)).zfill(len(old) if old[0] == "0" else 1)
 
     def month(match: re.Match[str]) -> str:
         name = dice.pick(MONTHS)

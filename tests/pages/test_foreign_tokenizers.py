@@ -12,7 +12,7 @@ import pytest
 
 from audit.home import HOME_VARIABLE
 from audit.models.registry import VARIABLE
-from benchmarks.hostile_tokenizers import replacement, sequence, written
+from benchmarks.hostile_tokenizers import replacement, sequence, write_files
 from tests.models.make_models import make_bert
 from tests.repository import REPOSITORY
 
@@ -62,7 +62,7 @@ def test_a_link_to_a_hostile_folder_shows_a_refusal(tmp_path: Path, n: int) -> N
     good = make_bert(tmp_path / "models" / "good")
     bad = make_bert(tmp_path / "models" / "bad")
     state = sequence("normalizer", [replacement({"String": "a"}, "aa")] * n)
-    for name, content in written(state).items():
+    for name, content in write_files(state).items():
         (bad / name).write_text(content, "utf-8")
     links = [{"general": "models/bad"}, {"general": "models/good", "hospital": "models/bad"}]
     for text, keys in shown(*links, models=good.parent, home=tmp_path / "home"):
