@@ -163,7 +163,7 @@ def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
         "paths = [m.path for m in list_model_choices() if m.model_id.startswith('demo:en')]\n"
         "names = load_names('demo-en', store=None).candidates\n"
         "print(check_pair(*paths[:2]).refusal == '', spelling(names, model=paths[0]).n_pieces[0])\n"
-        "wanted = {'easy': 5, 'hard': 5, 'recombined': 2}\n"
+        "n_by_kind = {'easy': 5, 'hard': 5, 'recombined': 2}\n"
         "print(len(make_draft(None, base=names, n_by_kind=n_by_kind, model=paths[0]).candidates)"
         " - len(names))\n"
     )
