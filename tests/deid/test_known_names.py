@@ -385,13 +385,13 @@ def test_a_killed_run_gives_the_same_bytes_and_asks_nothing_twice(tmp_path: Path
     def run(out: Path, tagger: Scripted) -> None:
         tag_notes(open_notes(path), tagger=tagger, folder=out, release=Release(), register=register)
 
-    whole, rest = Scripted(finds), Scripted(finds)
-    run(tmp_path / "whole", whole)
+    whole_run, rest = Scripted(finds), Scripted(finds)
+    run(tmp_path / "whole", whole_run)
     with pytest.raises(Killed):
         run(tmp_path / "out", Scripted(finds, n_left=2))
     run(tmp_path / "out", rest)
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
-    assert len(whole.read_texts) == 301 and len(rest.read_texts) == 301 - 2 * 64
+    assert len(whole_run.read_texts) == 301 and len(rest.read_texts) == 301 - 2 * 64
 
 
 @pytest.mark.long
