@@ -343,9 +343,9 @@ def words_from_json(text: str, *, where: str) -> Words:
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise AuditError(
-            "These are no lists of a tagger of today.",
+            "The file holds no lists of a tagger of this version.",
             where=where,
-            do="A tagger of an older version is trained again.",
+            do="Train a tagger of an older version again.",
         ) from None
 
 

@@ -181,7 +181,9 @@ def test_lists_come_back_from_their_file_and_wrong_ones_are_refused():
     assert again.lists == WORDS.lists and len(make_words_reader().lists["surnames"]) > 10_000
     older = '{"version": 1, "kinds": [], "characters": "a"}'
     for text in ("{}", "[", older, "[" * 100_000):
-        with pytest.raises(AuditError, match="x: These are no lists of a tagger of today"):
+        with pytest.raises(
+            AuditError, match="x: The file holds no lists of a tagger of this version"
+        ):
             words_from_json(text, where="x")
 
 
