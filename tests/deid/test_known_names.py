@@ -291,7 +291,7 @@ def test_a_name_found_once_is_found_in_all_notes_of_the_patient(tmp_path: Path) 
         [("Ashcombe, Wilma", IDENTIFIER)],
     ]
     assert released[0] == "[NAME] slept. [NAME]'s wound; [NAME] and [OTHER]."
-    assert tagger.asked == [text for _, text in notes]  # none twice
+    assert tagger.read_texts == [text for _, text in notes]  # none twice
 
 
 def test_a_part_counts_behind_a_title_or_a_cue_alone(tmp_path: Path) -> None:
