@@ -69,7 +69,7 @@ def _draw_kept(say: Words, kept: KeptLeakage) -> None:
     )
     controls = choose(say, "deid_leakage_controls", ("easy", "hard"), what="leak_against")
     head(say, "deid_leakage_attacker")
-    leaks = list(view.of(controls=controls))
+    leaks = list(view.select_rows(controls=controls))
     figure(
         say,
         "deid_leakage",
