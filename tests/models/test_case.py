@@ -35,8 +35,8 @@ KANA = (*JAPANESE_WORDS, *(chr(code) for code in range(0x3041, 0x3097)), "が", 
 def bert(words: Sequence[str], **settings: object) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         make_bert(folder, words=tuple(dict.fromkeys(words)))
-        kept = {"tokenizer_class": "BertTokenizer", **settings}
-        (folder / "tokenizer_config.json").write_text(json.dumps(kept), "utf-8")
+        config = {"tokenizer_class": "BertTokenizer", **settings}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
         return folder
 
     return make
@@ -63,8 +63,8 @@ def japanese(**settings: object) -> Callable[[Path], Path]:
         words = tuple(dict.fromkeys((*KANA, *LOWER)))
         make_bert(folder, words=words)
         (folder / "vocab.txt").write_text("\n".join((*SPECIAL, *words)) + "\n", "utf-8")
-        kept = {"tokenizer_class": "BertJapaneseTokenizer", **settings}
-        (folder / "tokenizer_config.json").write_text(json.dumps(kept), "utf-8")
+        config = {"tokenizer_class": "BertJapaneseTokenizer", **settings}
+        (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
         return folder
 
     return make
@@ -85,7 +85,7 @@ def fast(words: Sequence[str], normalizer: Any) -> Callable[[Path], Path]:
         }
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         added = [
-            {"id": i, "content": one, "special": True, **flags} for i, one in enumerate(SPECIAL)
+            {"id": i, "content": token, "special": True, **flags} for i, token in enumerate(SPECIAL)
         ]
         state = {
             "version": "1.0",
@@ -100,11 +100,11 @@ def fast(words: Sequence[str], normalizer: Any) -> Callable[[Path], Path]:
         }
         (folder / "tokenizer.json").write_text(json.dumps(state), "utf-8")
         roles = dict(zip(("pad", "unk", "cls", "sep", "mask"), SPECIAL, strict=True))
-        kept = {
+        config = {
             "tokenizer_class": "PreTrainedTokenizerFast",
             **{f"{role}_token": token for role, token in roles.items()},
         }
-        (folder / "tokenizer_config.json").write_text(json.dumps(kept), "utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
         return folder
 
     return make
@@ -208,8 +208,11 @@ def test_files_alone_tell_the_normalizer_that_is_built(case, tmp_path, monkeypat
     load_model(folder)
     by_files, as_built = normalizers
     relevant = ("type", "lowercase", "strip_accents", "normalizers")
-    kept = [one and {k: v for k, v in one.items() if k in relevant} for one in (by_files, as_built)]
-    assert kept[0] == kept[1]
+    relevant_settings = [
+        normalizer and {k: v for k, v in normalizer.items() if k in relevant}
+        for normalizer in (by_files, as_built)
+    ]
+    assert relevant_settings[0] == relevant_settings[1]
 
 
 VOCABULARY = REPOSITORY.parent / "shared" / "data" / "bert-base-uncased.vocab.txt"

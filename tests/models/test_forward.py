@@ -89,13 +89,19 @@ def test_dropout_equals_transformers_with_the_same_masks(
 
 
 def test_a_seed_gives_the_same_masks_to_models_of_one_shape(tmp_path: Path) -> None:
-    one, other = (load_model(make_bert(tmp_path / n, dropout=0.5)).model for n in ("a", "b"))
-    ids, positions = draw_inputs(one, n_tokens=12)
+    first_model, second_model = (
+        load_model(make_bert(tmp_path / n, dropout=0.5)).model for n in ("a", "b")
+    )
+    ids, positions = draw_inputs(first_model, n_tokens=12)
 
     def compute_bytes(model: Any, seed: int) -> bytes:
         return Forward(model).logits(ids, positions=positions, dropout=seed).numpy().tobytes()
 
-    assert compute_bytes(one, 1) == compute_bytes(other, 1) != compute_bytes(one, 2)
+    assert (
+        compute_bytes(first_model, 1)
+        == compute_bytes(second_model, 1)
+        != compute_bytes(first_model, 2)
+    )
 
 
 def test_a_model_that_is_not_known_is_asked_as_it_is() -> None:
@@ -198,14 +204,14 @@ def test_hidden_states_beside_padding_equal_those_of_transformers(
 @pytest.mark.long
 def test_bfloat16_is_computed_on_a_processor_for_which_onednn_packs_none(tmp_path: Path) -> None:
     make_bert(tmp_path / "model", scale=0.2)
-    told = (
+    program = (
         "import sys; from pathlib import Path; from audit.models.forward import build_forwards; "
         "from audit.models.load import load_model; one = load_model(Path(sys.argv[1])); "
         "(found,) = build_forwards([one.model], tokenizer=one.tokenizer, dtype='bfloat16', "
         "names=['']); print(found.dtype)"
     )
     run = subprocess.run(
-        [sys.executable, "-c", told, str(tmp_path / "model")],
+        [sys.executable, "-c", program, str(tmp_path / "model")],
         capture_output=True,
         text=True,
         env=os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"},
@@ -218,22 +224,26 @@ def test_bfloat16_is_not_taken_where_rounding_would_hide_what_tells_the_models_a
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forward, "multiplies_bfloat16", lambda: True)
-    one, other = (load_model(make_bert(tmp_path / name, scale=0.2)) for name in ("a", "b"))
+    first_loaded, second_loaded = (
+        load_model(make_bert(tmp_path / name, scale=0.2)) for name in ("a", "b")
+    )
 
     def chosen(dtype: str) -> list[str]:
-        models = [one.model, other.model]
-        passes = build_forwards(models, tokenizer=one.tokenizer, dtype=dtype, names=["a", "b"])
+        models = [first_loaded.model, second_loaded.model]
+        passes = build_forwards(
+            models, tokenizer=first_loaded.tokenizer, dtype=dtype, names=["a", "b"]
+        )
         return [forward_pass.dtype for forward_pass in passes]
 
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for weight in other.model.parameters():
+        for weight in second_loaded.model.parameters():
             weight.mul_(1 + 1e-3 * torch.randn(weight.shape, generator=generator))
     assert chosen("auto") == ["float32", "float32"]
     with pytest.raises(AuditError, match="bfloat16 moves"):
         chosen("bfloat16")
     with torch.no_grad():
-        for weight in other.model.parameters():
+        for weight in second_loaded.model.parameters():
             weight.mul_(1 + torch.randn(weight.shape, generator=generator))
     assert chosen("auto") == ["bfloat16", "bfloat16"]
 

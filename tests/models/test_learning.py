@@ -106,7 +106,7 @@ def test_gradients_are_those_of_the_pass_with_its_dropout(tmp_path: Path, kind: 
 
     loss().backward()
     generator = torch.Generator().manual_seed(2)
-    for parameter in [one for one in model.parameters() if one.grad is not None]:
+    for parameter in [weight for weight in model.parameters() if weight.grad is not None]:
         direction = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         ends = []
         for size in (1e-5, -1e-5):

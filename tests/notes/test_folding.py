@@ -32,8 +32,8 @@ def test_every_character_is_known_by_its_place(text: str) -> None:
     places = [folded.source_place(place, place + 1) for place in range(len(folded.text))]
     for char, (start, end) in zip(folded.text, places, strict=True):
         assert start < end and char in fold_text(text[start:end]).text
-    for one, two in pairwise(places):
-        assert one == two or one[1] <= two[0]
+    for place, next_place in pairwise(places):
+        assert place == next_place or place[1] <= next_place[0]
     # What no character of the folded text stands for is not shown.
     visible_places = {place for start, end in places for place in range(start, end)}
     assert not fold_text(
@@ -79,22 +79,24 @@ def test_a_note_is_folded_with_its_spans_and_texts_read_alike() -> None:
 
 def test_gold_readers_read_what_was_written_otherwise(tmp_path: Path) -> None:
     """A note in one writing, its annotations or a tagger's answer in another."""
-    written, plain = "Mr. Nun\u0303ez\u00ad-Lo\u0301pez, 70", "Mr. Nuñez-López, 70"
+    decomposed, plain = "Mr. Nun\u0303ez\u00ad-Lo\u0301pez, 70", "Mr. Nuñez-López, 70"
     start, end = 4, 18
-    assert fold_text(written[start:end]).text == "Nuñez-López"
+    assert fold_text(decomposed[start:end]).text == "Nuñez-López"
     brat = f"T1\tNAME {start} {end}\tNuñez-López\n"
     xml = (
-        f"<deIdi2b2><TEXT>{written}</TEXT><TAGS><NAME id='P0' start='{start}' end='{end}' "
+        f"<deIdi2b2><TEXT>{decomposed}</TEXT><TAGS><NAME id='P0' start='{start}' end='{end}' "
         "text='Nuñez-López' TYPE='PATIENT' /></TAGS></deIdi2b2>"
     )
     conll = (
-        f"-DOCSTART-\tO\n\n# text = {json.dumps(written)}\nNuñez-López\t{start}\t{end}\tB-NAME\n"
+        f"-DOCSTART-\tO\n\n# text = {json.dumps(decomposed)}\nNuñez-López\t{start}\t{end}\tB-NAME\n"
     )
-    for text, form, marks in ((written, "brat", brat), (xml, "i2b2", ""), (conll, "conll", "")):
+    for text, form, marks in ((decomposed, "brat", brat), (xml, "i2b2", ""), (conll, "conll", "")):
         (note,) = read_text(text, form=form, doc_id="1", subject="notes", annotations=marks)
         assert [(span.start, span.end) for span in note.spans] == [(start, end)]
     gold, predicted = tmp_path / "gold.jsonl", tmp_path / "predicted.jsonl"
-    gold.write_text(format_jsonl_line(TaggedDocument("1", written, (Span(4, 18, "x"),))), "utf-8")
+    gold.write_text(
+        format_jsonl_line(TaggedDocument("1", decomposed, (Span(4, 18, "x"),))), "utf-8"
+    )
     predicted.write_text(
         format_jsonl_line(TaggedDocument("1", plain, (Span(4, 15, "x"),))), "utf-8"
     )

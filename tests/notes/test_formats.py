@@ -85,13 +85,15 @@ def test_overlapping_spans_come_back(document, form):
 
 @given(documents("a"), documents("b"), st.booleans())
 def test_conll_comes_back(first, second, is_iobes):
-    given_ = (same(flatten_spans(first), "conll"), same(flatten_spans(second), "conll"))
-    (text,) = write_files(given_, form="conll").values()
+    flat_documents = (same(flatten_spans(first), "conll"), same(flatten_spans(second), "conll"))
+    (text,) = write_files(flat_documents, form="conll").values()
     lines = text.decode().split("\n")
     for i, line in enumerate(lines[:-1] if is_iobes else ()):
         if "\tI-" not in lines[i + 1]:  # the ends of spans told apart
             lines[i] = re.sub(r"\t([BI])-", lambda mark: f"\t{'SE'[mark[1] == 'I']}-", line)
-    assert tuple(read_text("\n".join(lines), form="conll", doc_id="", subject="a")) == given_
+    assert (
+        tuple(read_text("\n".join(lines), form="conll", doc_id="", subject="a")) == flat_documents
+    )
 
 
 @given(documents(), st.sampled_from(("ja", "en")))

@@ -36,13 +36,13 @@ N_BY_HAND = 87
 def describe_ages(text: str) -> list[str]:
     rows = []
     for m in examine_ages(text):
-        at = f"{m.start}-{m.end}"
+        offsets = f"{m.start}-{m.end}"
         if isinstance(m, Mention):
             name = f"{m.title}|{m.first}|{m.last}|{' '.join(m.roles)}|{m.age_years:.5g}|{m.sex}"
-            at = f"{m.name_start}-{m.name_end}|{at}"
-            rows.append(f"{m.form}: {name}|{at}|{m.is_placeholder:d}")
+            offsets = f"{m.name_start}-{m.name_end}|{offsets}"
+            rows.append(f"{m.form}: {name}|{offsets}|{m.is_placeholder:d}")
         else:
-            rows.append(f"{m.reason}: {at}|{m.subject_start}-{m.subject_end}")
+            rows.append(f"{m.reason}: {offsets}|{m.subject_start}-{m.subject_end}")
     return rows
 
 

@@ -88,7 +88,7 @@ def test_whose_name_it_is() -> None:
 
 
 def test_blanks_are_told_by_the_words_around() -> None:
-    for text, told in (
+    for text, expected in (
         ("Name:  ___ ", "full patient"),
         ("Unit No:   ___", "medical_record_number "),
         ("Admission Date:  ___", "date "),
@@ -105,7 +105,7 @@ def test_blanks_are_told_by_the_words_around() -> None:
         ("foo ___ bar", "unknown "),
     ):
         place = only(text, has_blanks=True)
-        assert f"{place.kind} {place.role}" == told
+        assert f"{place.kind} {place.role}" == expected
         assert find_placeholders(text).places == () and not has_marks(text)
     assert find_placeholders("____ and _____", has_blanks=True).places == ()
 
