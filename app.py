@@ -25,7 +25,7 @@ from starlette.middleware import Middleware
 from audit.demo import DemoTask
 from audit.errors import AuditError, places_of
 from audit.home import SECRETS, data_home
-from audit.jobs.service import ask, looking_after
+from audit.jobs.service import ask, look_after_jobs
 from audit.retention import purge_due
 from audit.shelf import clear_scratch
 from pages.ui.access import open_secrets, refusal
@@ -45,7 +45,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     close_left_sessions(app)
     clear_scratch()
     warn()
-    with looking_after(daily=purge_due):
+    with look_after_jobs(daily=purge_due):
         if os.environ.get(DEMO_VARIABLE):
             Thread(target=ask_for_demo, daemon=True).start()
         yield
@@ -74,7 +74,7 @@ def ask_for_demo() -> None:
     is_japanese = os.environ.get("LC_ALL", os.environ.get("LANG", "")).startswith("ja")
     with suppress(AuditError):
         question = DemoTask(language="ja" if is_japanese else "en").question()
-        if not DemoTask.kept(question):
+        if not DemoTask.read_answer(question):
             ask(question)
 
 

@@ -58,12 +58,12 @@ class Wheel:
     def read(cls, path: Path) -> Wheel:
         """Return the wheel of a file."""
         with ZipFile(path) as archive:
-            (inside,) = (
+            (metadata_name,) = (
                 name
                 for name in archive.namelist()
                 if name.count("/") == 1 and name.endswith(".dist-info/METADATA")
             )
-            about = BytesParser().parsebytes(archive.read(inside), headersonly=True)
+            about = BytesParser().parsebytes(archive.read(metadata_name), headersonly=True)
         with path.open("rb") as file:
             return cls(path, hashlib.file_digest(file, "sha256").hexdigest(), about)
 
@@ -77,27 +77,34 @@ class Wheel:
         """Its package URL."""
         return f"pkg:pypi/{self.name}@{self.about['Version'].replace('+', '%2B')}"
 
-    def licences(self) -> list[dict[str, Any]]:
+    def read_licences(self) -> list[dict[str, Any]]:
         """Return its licence: an SPDX expression, or what older wheels say in words."""
         if expression := self.about["License-Expression"]:
             return [{"expression": expression}]
         classifiers = self.about.get_all("Classifier", [])
-        told = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License ::")]
+        licence_names = [
+            classifier.rpartition(" :: ")[2]
+            for classifier in classifiers
+            if classifier.startswith("License ::")
+        ]
         words = [(self.about["License"] or "").strip()]
-        known = told or [word for word in words if word and "\n" not in word]
-        return [{"license": {"name": one}} for one in sorted(known or ["not stated"])]
+        licence_texts = licence_names or [word for word in words if word and "\n" not in word]
+        return [
+            {"license": {"name": licence_text}}
+            for licence_text in sorted(licence_texts or ["not stated"])
+        ]
 
-    def needs(self) -> set[str]:
+    def read_needs(self) -> set[str]:
         """Return the names of the packages that it needs here."""
-        wanted = map(Requirement, self.about.get_all("Requires-Dist", []))
-        here = {"extra": ""}
+        requirements = map(Requirement, self.about.get_all("Requires-Dist", []))
+        environment = {"extra": ""}
         return {
-            canonicalize_name(one.name)
-            for one in wanted
-            if not one.marker or one.marker.evaluate(here)
+            canonicalize_name(requirement.name)
+            for requirement in requirements
+            if not requirement.marker or requirement.marker.evaluate(environment)
         }
 
-    def component(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return it as the SBOM lists it."""
         return {
             "type": "library",
@@ -106,12 +113,12 @@ class Wheel:
             "version": self.about["Version"],
             "purl": self.reference,
             "hashes": [{"alg": "SHA-256", "content": self.sha256}],
-            "licenses": self.licences(),
+            "licenses": self.read_licences(),
             "properties": [{"name": "file", "value": self.path.name}],
         }
 
 
-def fetch(into: Path) -> list[Wheel]:
+def fetch_wheels(into: Path) -> list[Wheel]:
     """Let pip fetch all wheels from its index, for this Python and this machine."""
     words = [
         "-qq",
@@ -127,7 +134,7 @@ def fetch(into: Path) -> list[Wheel]:
     return sorted(map(Wheel.read, into.glob("*.whl")), key=lambda wheel: wheel.name)
 
 
-def product_tar() -> bytes:
+def pack_product() -> bytes:
     """Return the product as a tar: what git knows of it, as it lies here."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--", *PRODUCT], cwd=ROOT, capture_output=True, check=True
@@ -135,26 +142,26 @@ def product_tar() -> bytes:
     packed = BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         for name in sorted(listing.stdout.decode().split("\0")[:-1]):
-            add(archive, name, (ROOT / name).read_bytes())
+            add_file(archive, name, (ROOT / name).read_bytes())
     return packed.getvalue()
 
 
-def lock(wheels: list[Wheel]) -> str:
+def format_lock(wheels: list[Wheel]) -> str:
     """Return the requirements that pip holds against the hashes."""
     return "".join(
         f"{wheel.name}=={wheel.about['Version']} --hash=sha256:{wheel.sha256}\n" for wheel in wheels
     )
 
 
-def sbom(wheels: list[Wheel], *, version: str, product_sha256: str) -> dict[str, Any]:
+def make_sbom(wheels: list[Wheel], *, version: str, product_sha256: str) -> dict[str, Any]:
     """Return what the archive is made of, as CycloneDX 1.6 says it."""
     references = {wheel.name: wheel.reference for wheel in wheels}
-    needs = {wheel.reference: wheel.needs() & set(references) for wheel in wheels}
-    named = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
-    direct = {canonicalize_name(Requirement(line).name) for line in named}
+    needs = {wheel.reference: wheel.read_needs() & set(references) for wheel in wheels}
+    requirement_lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
+    direct = {canonicalize_name(Requirement(line).name) for line in requirement_lines}
     product = f"pkg:generic/kart-audit@{version}"
     needs[product] = direct | (set(references) - set().union(*needs.values()))
-    digest = hashlib.sha256((product_sha256 + lock(wheels)).encode()).hexdigest()
+    digest = hashlib.sha256((product_sha256 + format_lock(wheels)).encode()).hexdigest()
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -170,7 +177,7 @@ def sbom(wheels: list[Wheel], *, version: str, product_sha256: str) -> dict[str,
                 "properties": [{"name": "file", "value": "product.tar"}],
             }
         },
-        "components": [wheel.component() for wheel in wheels],
+        "components": [wheel.describe() for wheel in wheels],
         "dependencies": [
             {"ref": reference, "dependsOn": sorted(references[name] for name in names)}
             for reference, names in sorted(needs.items())
@@ -178,7 +185,7 @@ def sbom(wheels: list[Wheel], *, version: str, product_sha256: str) -> dict[str,
     }
 
 
-def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     """Add a file of no owner and of one time."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mtime = len(content), TIME
@@ -186,21 +193,21 @@ def add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(entry, BytesIO(content))
 
 
-def bundle(out: Path) -> Path:
+def write_bundle(out: Path) -> Path:
     """Write the archive into a folder and return its path."""
     facts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     system = f"{platform.system()}-{platform.machine()}".lower()
     name = f"kart-audit-{facts['version']}-{system}-cp{PYTHON.replace('.', '')}"
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out) as folder:
-        wheels = fetch(Path(folder))
-        product = product_tar()
+        wheels = fetch_wheels(Path(folder))
+        product = pack_product()
         product_sha256 = hashlib.sha256(product).hexdigest()
-        bom = sbom(wheels, version=facts["version"], product_sha256=product_sha256)
+        bom = make_sbom(wheels, version=facts["version"], product_sha256=product_sha256)
         install = (ROOT / ".ci" / "install.sh").read_text(encoding="utf-8")
         files = {
             "install.sh": install.replace("@PYTHON@", PYTHON).encode(),
-            "lock.txt": lock(wheels).encode(),
+            "lock.txt": format_lock(wheels).encode(),
             "product.tar": product,
             "sbom.cdx.json": json.dumps(bom, indent=1, ensure_ascii=False).encode(),
         }
@@ -211,11 +218,11 @@ def bundle(out: Path) -> Path:
         partial = Path(folder) / "bundle.tar"
         with tarfile.open(partial, "w") as archive:
             for path, content in sorted(files.items()):
-                add(archive, f"{name}/{path}", content)
+                add_file(archive, f"{name}/{path}", content)
             for wheel in wheels:
-                add(archive, f"{name}/wheels/{wheel.path.name}", wheel.path.read_bytes())
+                add_file(archive, f"{name}/wheels/{wheel.path.name}", wheel.path.read_bytes())
         return partial.replace(out / f"{name}.tar")
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{bundle(Path(sys.argv[1]))}\n")
+    sys.stdout.write(f"{write_bundle(Path(sys.argv[1]))}\n")

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from audit.errors import AuditError
 from audit.home import data_home, salted_digest
 from audit.shelf import now, taken, whole_file
-from audit.task import Record, canonical
+from audit.task import Record, canonical_json
 
 START, BROKEN = "0" * 64, "f" * 64
 """What a line says of the line before it: that there is none, or that it cannot be trusted."""
@@ -329,8 +329,8 @@ def _locked() -> Iterator[tuple[Path, bytes]]:
 def _sealed(fields: Mapping[str, Any], *, what: str, key: bytes) -> bytes:
     """Return fields as a line without its line break, with the MAC of all the others."""
     others = {name: value for name, value in fields.items() if name != "mac"}
-    mac = hmac.new(key, what.encode() + b":" + canonical(others), hashlib.sha256)
-    return canonical(others | {"mac": mac.hexdigest()})
+    mac = hmac.new(key, what.encode() + b":" + canonical_json(others), hashlib.sha256)
+    return canonical_json(others | {"mac": mac.hexdigest()})
 
 
 def _read_line(line: bytes) -> LogEntry | None:

@@ -27,7 +27,7 @@ from audit.errors import AuditError
 from audit.foreign import refusing
 from audit.home import data_home
 from audit.jobs.locks import QUEUES, device_lock
-from audit.jobs.table import held
+from audit.jobs.table import lock_table
 
 MANIFEST = "MANIFEST.json"
 _FORMAT = 1
@@ -137,7 +137,7 @@ def back_up(out: Path) -> int:
 
 
 def _add_all(archive: _Archive, home: Path) -> None:
-    with held() as path, closing(sqlite3.connect(":memory:")) as copy:
+    with lock_table() as path, closing(sqlite3.connect(":memory:")) as copy:
         with closing(sqlite3.connect(path)) as jobs:
             jobs.backup(copy)
         data = copy.serialize()

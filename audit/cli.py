@@ -4,9 +4,10 @@ A command is a function of `COMMANDS`, named "group_command" or "command". Its p
 options, those before the star without a flag; its docstring is its help. A parameter that is
 annotated with `FieldsOf` takes the fields of a task, or of settings, that were given.
 
-The same calls as the pages. A command returns values of JSON: with `--json` they go to stdout as
-one object, otherwise `told` writes them for a person to stderr, where progress and sentences go
-too. Exit code 0, or 2 with one plain paragraph for bad input, or 130 after Ctrl-C.
+Commands make the same calls as the pages. A command returns values of JSON: with `--json` they go
+to stdout as one object, otherwise `format_result` writes them as text for a person to stderr, where
+progress and sentences go too. The exit code is 0, or 2 with one plain paragraph for bad input, or
+130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ from audit.deid.tagging import (
 from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
-from audit.executor import SCHEDULER_VARIABLE, n_cores
+from audit.executor import SCHEDULER_VARIABLE, count_cores
 from audit.experiment import leakage, paper
 from audit.foreign import decode_text, file_bytes, reading, refusing
 from audit.home import (
@@ -127,15 +128,15 @@ from audit.progress import progress_line, say
 from audit.rank import RankTask
 from audit.rejudge import judge_again
 from audit.report.compare import MAX_REFERENCES, compare_audits
-from audit.report.decision import kept_decision
+from audit.report.decision import read_decision
 from audit.report.export import bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
-    demo_digests,
+    find_other_scenario,
+    find_reference_audits,
     kept_audit,
-    other_scenario,
-    same_but_reference,
+    read_demo_digests,
 )
 from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
@@ -145,12 +146,12 @@ from audit.shelf import clear_scratch, is_code, whole_folder, write_private, wri
 from audit.stats import Estimate
 from audit.tables import read_table
 from audit.task import MAX_SEED, Device, Record, Task
-from audit.training.config import TrainSettings, largest_pass, process_number
-from audit.training.trainings import MODEL, MODELS, PretrainTask, sibling_task, snapshot_name
+from audit.training.config import TrainSettings, find_largest_pass, read_process_number
+from audit.training.trainings import MODEL, MODELS, PretrainTask, make_sibling_task, snapshot_name
 from audit.words import catalogue
 from cache.store import Store
 
-Given: TypeAlias = dict[str, Any]
+Options: TypeAlias = dict[str, Any]
 """Option -> value, of those that were given: the others have the default of what takes them."""
 Result: TypeAlias = dict[str, Any]
 
@@ -160,18 +161,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stay_offline()
     clear_scratch()
     try:
-        given = parsed(arguments)
-        result = called(given)
+        options = parse_options(arguments)
+        result = call_command(options)
     except AuditError as error:
         say(str(error))
         return 2
     except (AuditCancelled, KeyboardInterrupt):
         say("Stopped. Everything finished so far is kept; the same command goes on from there.")
         return 130
-    if given["json"]:
+    if options["json"]:
         sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        say("\n".join(told(result)))
+        say("\n".join(format_result(result)))
     return int(result.get("exit_code", 0))
 
 
@@ -194,46 +195,49 @@ _SHOWN = {
 """What a table shows of long records."""
 
 
-def told(result: Result, *, within: str = "") -> Iterator[str]:
+def format_result(result: Result, *, prefix: str = "") -> Iterator[str]:
     """Yield a result as a person reads it: values by name, and tables of what is alike.
 
     What is nested in the rows of a table is for `--json`.
     """
     for name, value in result.items():
-        title = within + name.replace("_", " ")
-        if records := _records(value):
-            yield f"{title}:\n{_table(records, columns=_SHOWN.get(name, ()))}"
+        title = prefix + name.replace("_", " ")
+        if records := _list_records(value):
+            yield f"{title}:\n{_format_table(records, columns=_SHOWN.get(name, ()))}"
         elif isinstance(value, Mapping | list | tuple) and not value:
             yield f"{title}: none"
         elif isinstance(value, Mapping):
-            flat = {key: one for key, one in value.items() if pd.api.types.is_scalar(one)}
+            flat = {key: cell for key, cell in value.items() if pd.api.types.is_scalar(cell)}
             if flat:
-                yield f"{title}: {', '.join(f'{key} {_cell(one)}' for key, one in flat.items())}"
-            nested = {key: one for key, one in value.items() if key not in flat}
-            yield from told(nested, within=f"{title}, ")
+                cells = (f"{key} {_format_cell(cell)}" for key, cell in flat.items())
+                yield f"{title}: {', '.join(cells)}"
+            nested = {key: cell for key, cell in value.items() if key not in flat}
+            yield from format_result(nested, prefix=f"{title}, ")
         elif isinstance(value, list | tuple):
-            yield f"{title}: {'; '.join(map(_cell, value))}"
+            yield f"{title}: {'; '.join(map(_format_cell, value))}"
         elif value not in (None, ""):
-            yield f"{title}: {_cell(value)}"
+            yield f"{title}: {_format_cell(value)}"
 
 
-def _records(value: Any) -> list[Mapping[str, Any]]:
+def _list_records(value: Any) -> list[Mapping[str, Any]]:
     """Return the rows of a value that is a table: a list of records, or records by a name."""
     if isinstance(value, Mapping):
-        named = [one for one in value.values() if isinstance(one, Mapping)]
-        is_alike = len(named) == len(value) and len({frozenset(one) for one in named}) == 1
-        is_table = is_alike and any(map(pd.api.types.is_scalar, named[0].values()))
-        return [{"": key, **one} for key, one in value.items()] if is_table else []
+        records = [record for record in value.values() if isinstance(record, Mapping)]
+        is_alike = (
+            len(records) == len(value) and len({frozenset(record) for record in records}) == 1
+        )
+        is_table = is_alike and any(map(pd.api.types.is_scalar, records[0].values()))
+        return [{"": key, **record} for key, record in value.items()] if is_table else []
     listed = value if isinstance(value, list | tuple) else ()
-    return [one for one in listed if isinstance(one, Mapping)]
+    return [record for record in listed if isinstance(record, Mapping)]
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _table(records: Sequence[Mapping[str, Any]], *, columns: Sequence[str] = ()) -> str:
-    flat = [name for name, one in records[0].items() if pd.api.types.is_scalar(one)]
+def _format_table(records: Sequence[Mapping[str, Any]], *, columns: Sequence[str] = ()) -> str:
+    flat = [name for name, cell in records[0].items() if pd.api.types.is_scalar(cell)]
     frame = pd.DataFrame(records, columns=list(columns or flat))
     text: str = frame.to_string(
         index=False, na_rep="", float_format="{:.4g}".format, max_rows=_MAX_ROWS
@@ -255,11 +259,11 @@ class FieldsOf:
 
     def options(self) -> Iterator[tuple[str, str, FieldInfo]]:
         """Yield name, flag, and kind of each option."""
-        known = self.record.model_fields
-        only = self.only or [name for name in known if known[name].description] or known
-        for name in filter(only.__contains__, known):
+        fields = self.record.model_fields
+        only = self.only or [name for name in fields if fields[name].description] or fields
+        for name in filter(only.__contains__, fields):
             flag = "--" + self.prefix + re.sub("^(n|is|has)_", "", name).replace("_", "-")
-            yield name, self.record.flags.get(name, flag), known[name]
+            yield name, self.record.flags.get(name, flag), fields[name]
 
 
 @dataclass(frozen=True)
@@ -273,7 +277,7 @@ class Option:
     field: FieldInfo
 
 
-def parser() -> ArgumentParser:
+def make_parser() -> ArgumentParser:
     """Return the parser of all commands."""
     top = ArgumentParser(
         prog="python -m audit", description="May this language model leave the building?"
@@ -285,24 +289,29 @@ def parser() -> ArgumentParser:
     for command in COMMANDS:
         group, _, name = command.__name__.rpartition("_")
         about = (command.__doc__ or "").partition("\n")[0]
-        one = groups[group].add_parser(name, help=about, argument_default=SUPPRESS)
-        known: dict[str, Option] = {}
-        for option in _options(command):
-            known.setdefault(option.dest, option)
-        for option in known.values():
-            named: Given = {"dest": option.dest} if option.flag.startswith("--") else {}
-            one.add_argument(option.flag, help=option.field.description, **named, **_how(option))
-        one.add_argument(
+        command_parser = groups[group].add_parser(name, help=about, argument_default=SUPPRESS)
+        options: dict[str, Option] = {}
+        for option in _list_options(command):
+            options.setdefault(option.dest, option)
+        for option in options.values():
+            destination: Options = {"dest": option.dest} if option.flag.startswith("--") else {}
+            command_parser.add_argument(
+                option.flag,
+                help=option.field.description,
+                **destination,
+                **_describe_argument(option),
+            )
+        command_parser.add_argument(
             "--json", action="store_true", default=False, help="print one JSON object on stdout"
         )
-        one.set_defaults(command=command)
+        command_parser.set_defaults(command=command)
     return top
 
 
-def called(given: Given) -> Result:
+def call_command(options: Options) -> Result:
     """Call the command that was parsed and return its result."""
-    refuse_idle(given)
-    result: Result = given["command"](**arguments_of(given))
+    refuse_idle(options)
+    result: Result = options["command"](**collect_arguments(options))
     return result
 
 
@@ -314,19 +323,19 @@ class Dependence:
     """
 
     parts: Collection[str]
-    has_effect: Callable[[Given], bool]
+    has_effect: Callable[[Options], bool]
     needs: str = ""
     clashes: str = ""
 
 
-def refuse_idle(given: Given) -> None:
+def refuse_idle(options: Options) -> None:
     """Refuse an option that would have no effect beside what was given."""
-    for dependence in DEPENDENT.get(given["command"].__name__, ()):
-        if dependence.has_effect(given):
+    for dependence in DEPENDENT.get(options["command"].__name__, ()):
+        if dependence.has_effect(options):
             continue
-        for option in _options(given["command"]):
+        for option in _list_options(options["command"]):
             names = {option.parameter, option.field_name, option.dest}
-            if option.dest in given and not names.isdisjoint(dependence.parts):
+            if option.dest in options and not names.isdisjoint(dependence.parts):
                 do = (
                     "Leave {flag} or {other} out."
                     if dependence.clashes
@@ -341,32 +350,32 @@ def refuse_idle(given: Given) -> None:
                 )
 
 
-def arguments_of(given: Given) -> Given:
+def collect_arguments(options: Options) -> Options:
     """Return what the command that was parsed is called with."""
-    arguments: Given = {}
-    for option in _options(given["command"]):
+    arguments: Options = {}
+    for option in _list_options(options["command"]):
         if option.field_name:
             arguments.setdefault(option.parameter, {})
-        if option.dest in given:
-            into = arguments[option.parameter] if option.field_name else arguments
-            into[option.field_name or option.parameter] = given[option.dest]
+        if option.dest in options:
+            target = arguments[option.parameter] if option.field_name else arguments
+            target[option.field_name or option.parameter] = options[option.dest]
     return arguments
 
 
-def parsed(arguments: Sequence[object] | None = None) -> Given:
+def parse_options(arguments: Sequence[object] | None = None) -> Options:
     """Return the command and what was given to it."""
     words = [str(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     if words[:1] == ["shards"] and words[1:] and words[1] not in ("make", "merge", "-h", "--help"):
         words.insert(1, "make")
-    given = vars(parser().parse_args(words))
-    if not 0 <= (given.get("seed") or 0) <= MAX_SEED:
+    options = vars(make_parser().parse_args(words))
+    if not 0 <= (options.get("seed") or 0) <= MAX_SEED:
         raise AuditError(
             "must be a whole number from {low} to {high}.", where="seed", low=0, high=MAX_SEED
         )
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in options.items()}
 
 
-def _options(command: Callable[..., Any]) -> Iterator[Option]:
+def _list_options(command: Callable[..., Any]) -> Iterator[Option]:
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
         hint = hints[name]
@@ -383,22 +392,22 @@ def _options(command: Callable[..., Any]) -> Iterator[Option]:
             yield Option(name, "", name, flag, field)
 
 
-def _how(option: Option) -> dict[str, Any]:
+def _describe_argument(option: Option) -> dict[str, Any]:
     """Return how the values of an option are read: from its type, and its examples."""
     field, kind = option.field, _without_none(option.field.annotation)
     if kind is bool:
         return {"action": "store_false" if field.default else "store_true"}
     if not option.flag.startswith("--"):
-        return _reader(kind) | ({} if field.is_required() else {"nargs": "?"})
+        return _describe_reader(kind) | ({} if field.is_required() else {"nargs": "?"})
     if get_origin(kind) is not tuple:
-        return _reader(kind) | {"required": field.is_required()}
-    one = _without_none(get_args(kind)[0])
+        return _describe_reader(kind) | {"required": field.is_required()}
+    item_kind = _without_none(get_args(kind)[0])
     if field.examples:
-        return {"type": _listed(one), "metavar": field.examples[0]}
-    return _reader(one) | {"action": "append"}
+        return {"type": _make_list_reader(item_kind), "metavar": field.examples[0]}
+    return _describe_reader(item_kind) | {"action": "append"}
 
 
-def _reader(kind: Any) -> dict[str, Any]:
+def _describe_reader(kind: Any) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         first = type(get_args(kind)[0])
         return {
@@ -406,49 +415,49 @@ def _reader(kind: Any) -> dict[str, Any]:
             "type": first if first is int else lambda text: text.replace("-", "_"),
         }
     if get_origin(kind) is tuple:
-        return {"type": _column, "metavar": "FIELD=NAME"}
-    return {"type": _place if kind is Path else kind}
+        return {"type": _parse_column, "metavar": "FIELD=NAME"}
+    return {"type": _make_absolute if kind is Path else kind}
 
 
 def _without_none(kind: Any) -> Any:
     """Return the type that `kind | None`, or an annotated one, is about."""
     if get_origin(kind) in (UnionType, Union):
-        kind = next(one for one in get_args(kind) if one is not type(None))
+        kind = next(part for part in get_args(kind) if part is not type(None))
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
-def _place(text: str) -> Path:
+def _make_absolute(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
-def _column(text: str) -> tuple[str, str]:
+def _parse_column(text: str) -> tuple[str, str]:
     field, sign, name = text.partition("=")
     if not (sign and name) or field not in FIELDS:
         raise ArgumentTypeError(f"no FIELD=NAME; fields are {', '.join(FIELDS)}")
     return field, name
 
 
-def _listed(kind: type[Any]) -> Callable[[str], tuple[Any, ...]]:
+def _make_list_reader(kind: type[Any]) -> Callable[[str], tuple[Any, ...]]:
     def numbers(text: str) -> tuple[Any, ...]:
         return tuple(kind(part.strip()) for part in text.split(",") if part.strip())
 
     return numbers
 
 
-def _answered(task: Task) -> tuple[str, ...]:
+def _answer(task: Task) -> tuple[str, ...]:
     """Return what came of a task, done here if need be; what is kept is returned at once.
 
     A job is registered, so that the pages and other commands see it; it waits for its turn.
     """
     service.recover()
     question = task.question()
-    if known := task.kept(question):
+    if answer := task.read_answer(question):
         say("Answered before; nothing is computed.")
-        return known
+        return answer
     return answer_here(question, progress=progress_line(), say=say)
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     with reading(path.name):
         return file_bytes(path)
 
@@ -461,13 +470,13 @@ Placeholder = Annotated[
 ]
 
 
-def demo(*, given: Annotated[Given, FieldsOf(DemoTask)]) -> Result:
+def demo(*, options: Annotated[Options, FieldsOf(DemoTask)]) -> Result:
     """Audit the demo hospital."""
-    task = DemoTask(**given)
-    digests = _answered(task)
+    task = DemoTask(**options)
+    digests = _answer(task)
     with Store(results_dir()) as store:
         return {
-            name: report_summary(_report(digest, store=store))
+            name: report_summary(_read_report(digest, store=store))
             for name, digest in zip(task.requests(), digests, strict=True)
         }
 
@@ -490,8 +499,8 @@ def run(
     hospital: Annotated[str, "directory of the hospital's model"],
     scenario: Literal[1, 2],
     names: NamesList,
-    generation: Annotated[Given, FieldsOf(GenerationSettings)],
-    posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
+    generation: Annotated[Options, FieldsOf(GenerationSettings)],
+    posterior: Annotated[Options, FieldsOf(PosteriorSettings)],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -519,15 +528,15 @@ def run(
     """Audit a pair of models."""
     if scheduler:
         os.environ[SCHEDULER_VARIABLE] = scheduler
-    candidates = _with_source(_names(names), control_source, own_controls=own_controls)
+    candidates = _state_source(_read_names(names), control_source, own_controls=own_controls)
     if draw_controls:
-        candidates = _with_drawn(candidates, n=draw_controls, hospital=hospital, seed=seed)
+        candidates = _draw_controls(candidates, n=draw_controls, hospital=hospital, seed=seed)
     request = AuditRequest(
         scenario_number=scenario,
         general=resolve_model_path(general, option="--general"),
         hospital=resolve_model_path(hospital, option="--hospital"),
         candidates=candidates,
-        sibling=_audit_digest(sibling, where="--sibling") if sibling else "",
+        sibling=_find_audit_digest(sibling, option="--sibling") if sibling else "",
         passages=_read_passages(passages, placeholder=placeholder, scenario=scenario),
         generation=GenerationSettings(**generation),
         posterior=PosteriorSettings(**posterior),
@@ -538,9 +547,9 @@ def run(
     if order:
         access_log.record("exported", what="order", names="full", n_names=len(candidates))
         with Store(results_dir()) as store:
-            written = shards.write_order(request, order, store=store)
-        return {"order": str(order), "n_shards": len(written.keys)}
-    return _compared(request, reference=reference, out=out)
+            shards_order = shards.write_order(request, order, store=store)
+        return {"order": str(order), "n_shards": len(shards_order.keys)}
+    return _audit_with_references(request, reference=reference, out=out)
 
 
 def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
@@ -548,11 +557,11 @@ def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) ->
     _say_unread(passages, scenario=scenario)
     if passages is None or scenario != 2:
         return None
-    read = read_passages(
-        _bytes(passages), subject="passages", file_name=passages.name, placeholder=placeholder
+    passage_list = read_passages(
+        _read_bytes(passages), subject="passages", file_name=passages.name, placeholder=placeholder
     )
-    _say_read(read, len(read), what="passages")
-    return read
+    _say_read(passage_list, len(passage_list), content="passages")
+    return passage_list
 
 
 def _say_unread(passages: Path | None, *, scenario: int) -> None:
@@ -561,63 +570,69 @@ def _say_unread(passages: Path | None, *, scenario: int) -> None:
         say("--passages has no effect here: scenario 1 reads none.")
 
 
-def _with_drawn(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
+def _draw_controls(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
     """Return a list with n easy and n hard controls behind it, as far as there are so many."""
-    spelt = piece_counter(load_tokenizer(resolve_model_path(hospital, option="--hospital")))
-    drawn = with_controls(listed, n_by_kind={"easy": n, "hard": n}, seed=seed, count_pieces=spelt)
-    say(f"Drawn: {len(drawn) - len(listed)} controls.")
-    return drawn
+    count_pieces = piece_counter(load_tokenizer(resolve_model_path(hospital, option="--hospital")))
+    candidates = with_controls(
+        listed, n_by_kind={"easy": n, "hard": n}, seed=seed, count_pieces=count_pieces
+    )
+    say(f"Drawn: {len(candidates) - len(listed)} controls.")
+    return candidates
 
 
-def _with_source(
+def _state_source(
     listed: Candidates, source: ControlSource | None, *, own_controls: Path | None
 ) -> Candidates:
     """Return a list with its own controls behind it, and with the stated source of its controls."""
     if own_controls:
         if source not in (None, "own"):
             raise AuditError("Own controls have the source own.", where="--control-source")
-        people = _names(own_controls)
+        people = _read_names(own_controls)
         source = "own"
         listed = with_own_controls(listed, people)
     return listed.with_source(source) if source else listed
 
 
-def _audit_digest(text: str, *, where: str) -> str:
+def _find_audit_digest(text: str, *, option: str) -> str:
     """Return the digest of the kept audit that begins so."""
     with Store(results_dir()) as store:
         digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
     if len(digests) != 1:
         raise AuditError(
             "No kept audit, or more than one, begins so.",
-            where=where,
+            where=option,
             do="Choose one of those that `python -m audit results` lists.",
         )
     return digests[0]
 
 
-def _compared(request: AuditRequest, *, reference: Sequence[str], out: Path | None) -> Result:
+def _audit_with_references(
+    request: AuditRequest, *, reference: Sequence[str], out: Path | None
+) -> Result:
     """Audit, also with each reference in the general model's place."""
-    paths = [resolve_model_path(one, option="--reference") for one in reference]
+    paths = [resolve_model_path(model, option="--reference") for model in reference]
     if len(paths) > MAX_REFERENCES:
         raise AuditError("At most {n} can be compared.", where="--reference", n=MAX_REFERENCES)
-    report = _audited(request, out=out)
-    others = []
+    report = _run_audit(request, out=out)
+    other_reports = []
     for number, path in enumerate(paths, start=1):
         say(f"The same audit with reference {number} in the general model's place.")
         folder = out / f"reference-{number}" if out else None
-        others.append(_audited(request.with_(general=path), out=folder))
-    beside = [
-        _summary(one.other)
+        other_reports.append(_run_audit(request.with_(general=path), out=folder))
+    references = [
+        _summarize(comparison.other)
         | {
             "difference": {
-                "aucs": to_json(one.aucs),
-                "flagged": to_json(one.tested),
-                "p": one.tested.p,
+                "aucs": to_json(comparison.aucs),
+                "flagged": to_json(comparison.tested),
+                "p": comparison.tested.p,
             }
         }
-        for one in (compare_audits(report, other=other) for other in others)
+        for comparison in (
+            compare_audits(report, other_report=other_report) for other_report in other_reports
+        )
     ]
-    return _summary(report) | ({"references": beside} if beside else {})
+    return _summarize(report) | ({"references": references} if references else {})
 
 
 def rank(
@@ -627,8 +642,8 @@ def rank(
     scenario: Literal[1, 2],
     names: Annotated[Path, "list of candidate names, a million at most: CSV, .xlsx or JSONL"],
     out: Annotated[Path, "CSV of ranks and scores to write"],
-    generation: Annotated[Given, FieldsOf(GenerationSettings)],
-    posterior: Annotated[Given, FieldsOf(PosteriorSettings)],
+    generation: Annotated[Options, FieldsOf(GenerationSettings)],
+    posterior: Annotated[Options, FieldsOf(PosteriorSettings)],
     passages: PassagesFile = None,
     placeholder: Placeholder = "",
     control_source: StatedSource = None,
@@ -653,7 +668,7 @@ def rank(
         device=device,
         out=out,
     )
-    file, *counts = _answered(task)
+    file, *counts = _answer(task)
     n_names, n_scored, n_controls, has_p, n_recased = map(int, counts)
     if n_recased:
         say(str(Message(RECASED, n=n_recased, n_names=n_names)))
@@ -677,25 +692,25 @@ def rank(
     }
 
 
-def _names(path: Path) -> Candidates:
-    listed = read_names(_bytes(path), subject="names")
-    _say_read(listed, len(listed.candidates), what="names")
+def _read_names(path: Path) -> Candidates:
+    listed = read_names(_read_bytes(path), subject="names")
+    _say_read(listed, len(listed.candidates), content="names")
     for note in report_letter_case(listed.candidates):
         say(str(note))
     return listed.candidates
 
 
-def _say_read(listed: Any, n: int, *, what: str) -> None:
-    say(f"{n} {what} read ({listed.encoding}).")
+def _say_read(listed: Any, n: int, *, content: str) -> None:
+    say(f"{n} {content} read ({listed.encoding}).")
     for note in listed.notes[:20]:
-        say(f"{what}, row {note.row}: {note.what}")
+        say(f"{content}, row {note.row}: {note.what}")
 
 
-def _audited(request: AuditRequest, *, out: Path | None) -> AuditReport:
+def _run_audit(request: AuditRequest, *, out: Path | None) -> AuditReport:
     """Answer one question, say its verdict, and write its files."""
-    (digest,) = _answered(AuditTask(request=request))
+    (digest,) = _answer(AuditTask(request=request))
     with Store(results_dir()) as store:
-        report = _report(digest, store=store)
+        report = _read_report(digest, store=store)
         _say_verdict(report)
         if out:
             _write_audit(report, out, store=store)
@@ -714,17 +729,17 @@ def _say_verdict(report: AuditReport) -> None:
     words = catalogue("en", "report")
     for code in report.verdict.reasons:
         say(f"Reason: {words.get(f'reason_{code}', code)}")
-    if now := report.verdict.now("en"):
-        say(f"What now: {now}")
+    if next_step := report.verdict.next_step("en"):
+        say(f"What now: {next_step}")
     if planted := report.details.canaries:
         say(planted.english)
 
 
-def _report(digest: str, *, store: Store) -> AuditReport:
-    kept = store.get_record(f"audit/{digest}")
-    if kept is None:
+def _read_report(digest: str, *, store: Store) -> AuditReport:
+    record = store.get_record(f"audit/{digest}")
+    if record is None:
         raise AuditError("This result is damaged.", do="Run the audit again.")
-    return AuditReport.from_json(kept)
+    return AuditReport.from_json(record)
 
 
 def judge(
@@ -735,23 +750,23 @@ def judge(
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
 ) -> Result:
     """Judge a kept audit again by today's rule, from its kept evidence."""
-    own = _audit_digest(digest, where="digest")
-    other = _audit_digest(sibling, where="--sibling") if sibling else ""
+    own_digest = _find_audit_digest(digest, option="digest")
+    sibling_digest = _find_audit_digest(sibling, option="--sibling") if sibling else ""
     with Store(results_dir()) as store:
-        before = _report(own, store=store)
+        old_report = _read_report(own_digest, store=store)
         report = judge_again(
-            own,
-            control_source=control_source or before.verdict.control_source,
-            sibling=other or str(before.question.get("sibling", "")),
+            own_digest,
+            control_source=control_source or old_report.verdict.control_source,
+            sibling=sibling_digest or str(old_report.question.get("sibling", "")),
             store=store,
         )
         _say_verdict(report)
         if out:
             _write_audit(report, out, store=store)
-    return _summary(report)
+    return _summarize(report)
 
 
-def _summary(report: AuditReport) -> Result:
+def _summarize(report: AuditReport) -> Result:
     return report_summary(report) | {"notes": list(report.notes), "made": dict(report.made)}
 
 
@@ -772,22 +787,22 @@ def shards_make(
         order,
         part=int(number),
         n_parts=int(n_parts),
-        folder=folder or _beside(order),
+        folder=folder or _choose_folder(order),
         progress=progress_line(),
     )
-    return {"n_shards": n_shards, "folder": str(folder or _beside(order))}
+    return {"n_shards": n_shards, "folder": str(folder or _choose_folder(order))}
 
 
 def shards_merge(order: Order, *, folder: Annotated[Path | None, "as in `make`"] = None) -> Result:
     """Take the shards of an order into the results; exit code 1 where a file is damaged."""
     with Store(results_dir()) as store:
-        merged = shards.merge(order, folder=folder or _beside(order), store=store)
+        merged = shards.merge_shards(order, folder=folder or _choose_folder(order), store=store)
     if merged.refused:
         say("Damaged files were refused; their parts make them anew.")
     return asdict(merged) | {"exit_code": int(bool(merged.refused))}
 
 
-def _beside(order: Path) -> Path:
+def _choose_folder(order: Path) -> Path:
     return order.with_name(f"{order.name}.shards")
 
 
@@ -801,7 +816,7 @@ def score(
     seed: Seed = 0,
 ) -> Result:
     """Measure any scores with known truth; needs no model."""
-    table = read_table(_bytes(scores), what="scores")
+    table = read_table(_read_bytes(scores), what="scores")
     columns = [name.strip().lower() for name in table.header]
     if not {"score", "is_member"} <= set(columns):
         raise AuditError(
@@ -847,16 +862,16 @@ def results(
     language: Annotated[Literal["en", "ja"], "with --out"] = "en",
 ) -> Result:
     """List kept audits, or write one out."""
-    reports, kept = {}, []
+    reports, audits = {}, []
     with Store(results_dir()) as store:
-        demo = demo_digests(store).values()
+        demo = read_demo_digests(store).values()
         for key in store.keys("audit/"):
             with suppress(AuditError):  # of another version
-                report = _report(key.removeprefix("audit/"), store=store)
+                report = _read_report(key.removeprefix("audit/"), store=store)
                 reports[report.digest] = report
-                kept.append(kept_audit(report, demo=demo))
-    kept.sort(key=attrgetter("at"), reverse=True)
-    chosen = [line for line in kept if line.digest.startswith(digest)]
+                audits.append(kept_audit(report, demo=demo))
+    audits.sort(key=attrgetter("at"), reverse=True)
+    chosen = [line for line in audits if line.digest.startswith(digest)]
     if digest and len(chosen) != 1:
         raise AuditError(
             "{n_chosen} kept audits begin so.",
@@ -865,21 +880,24 @@ def results(
             n_chosen=len(chosen),
         )
     if out and digest:
-        (own,) = chosen
-        access_log.record("exported", audit=own.digest, names=names)
-        decision = kept_decision(own.digest, store=store)
-        other = other_scenario(own, kept=kept)
-        others = [reports[one.digest] for one in same_but_reference(own, kept=kept)]
+        (chosen_audit,) = chosen
+        access_log.record("exported", audit=chosen_audit.digest, names=names)
+        decision = read_decision(chosen_audit.digest, store=store)
+        partner = find_other_scenario(chosen_audit, audits=audits)
+        reference_reports = [
+            reports[audit.digest] for audit in find_reference_audits(chosen_audit, audits=audits)
+        ]
         files = bundle_files(
-            reports[own.digest],
+            reports[chosen_audit.digest],
             choice=ReportChoice(
-                language=language, names=names, is_demo=own.is_demo, decision=decision
+                language=language, names=names, is_demo=chosen_audit.is_demo, decision=decision
             ),
-            other=reports[other.digest] if other else None,
+            other=reports[partner.digest] if partner else None,
             references=[
-                compare_audits(reports[own.digest], other=one) for one in others[:MAX_REFERENCES]
+                compare_audits(reports[chosen_audit.digest], other_report=reference_report)
+                for reference_report in reference_reports[:MAX_REFERENCES]
             ],
-            documents=store.get_record(f"documents/{own.digest}"),
+            documents=store.get_record(f"documents/{chosen_audit.digest}"),
             seal=access_log.log_seal(),
         )
         write_private(files, out)
@@ -897,12 +915,12 @@ def jobs() -> Result:
     """List what waits, runs and has ended; `--json` says what both models of an audit finished."""
     service.recover()
     with Store(results_dir()) as store:
-        found = [
+        job_rows = [
             asdict(job)
             | {"stage": job.stage, "finished": read_finished_sizes(job.question, store=store)}
             for job in service.jobs()
         ]
-    return {"jobs": found}
+    return {"jobs": job_rows}
 
 
 def cancel(job: JobId) -> Result:
@@ -936,13 +954,13 @@ def log(
 ) -> Result:
     """Say whether the access log is whole (exit code 1 where it is not), or show its lines."""
     if what == "show":
-        found = access_log.entries(limit, audit=audit)
-        return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in found]}
+        entries = access_log.entries(limit, audit=audit)
+        return {"entries": [e.model_dump(exclude={"previous", "mac"}) for e in entries]}
     result = access_log.verify(seal)
-    now = access_log.log_seal() if result.is_intact else ""
+    seal_now = access_log.log_seal() if result.is_intact else ""
     why = _REASONS.get(result.reason, "")
     say(f"The access log is {'whole' if result.is_intact else 'NOT whole'}. {why}")
-    return asdict(result) | {"seal": now, "exit_code": int(not result.is_intact)}
+    return asdict(result) | {"seal": seal_now, "exit_code": int(not result.is_intact)}
 
 
 def verify(
@@ -958,7 +976,7 @@ def verify(
         "n_belonging": len(check.files | check.missing),
         "n_checked": len(check.checked),
         "altered": sorted(check.altered),
-        "findings": [{"found": kind, "what": str(said)} for kind, said in check.findings],
+        "findings": [{"found": kind, "what": str(sentence)} for kind, sentence in check.findings],
         "exit_code": {"unchanged": 0, "altered": 1, "unchecked": 3}[check.state],
     }
 
@@ -1002,9 +1020,9 @@ def restore(
     return {"n_files": n_files, "before": str(old or "")}
 
 
-def retention(*, given: Annotated[Given, FieldsOf(Periods)]) -> Result:
+def retention(*, options: Annotated[Options, FieldsOf(Periods)]) -> Result:
     """Show or set how many days each kind of kept thing stays (0: until somebody removes it)."""
-    return {"days": (set_periods(**given) if given else periods()).plain()}
+    return {"days": (set_periods(**options) if options else periods()).plain()}
 
 
 def purge(
@@ -1020,22 +1038,22 @@ def purge(
         raise AuditError("must be at least {ge}.", where="--older-than", ge=0)
     days = periods().plain() if older_than is None else dict.fromkeys(KINDS, older_than)
     is_set = older_than is not None
-    due = {one: n for one, n in days.items() if kind in ("", one) and (n or is_set)}
+    due = {thing: n for thing, n in days.items() if kind in ("", thing) and (n or is_set)}
     if not due:
         say("No period is set: `python -m audit retention` sets one, or give --older-than.")
-    return {"purged": [asdict(one) for one in purge_kinds(due, is_dry=dry_run)]}
+    return {"purged": [asdict(purged) for purged in purge_kinds(due, is_dry=dry_run)]}
 
 
 CorpusName = Annotated[str, "identifier or folder of a corpus"]
 
 
-def corpus_build(*, given: Annotated[Given, FieldsOf(CorpusTask)]) -> Result:
+def corpus_build(*, options: Annotated[Options, FieldsOf(CorpusTask)]) -> Result:
     """Make D_private, D_public, the truth, and the lists."""
-    task = CorpusTask(**given)
-    (corpus_id,) = _answered(task)
+    task = CorpusTask(**options)
+    (corpus_id,) = _answer(task)
     _say_patients(open_notes(task.notes, columns=dict(task.columns)).has_patients)
     corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
-    return _examined(corpus) | {"folder": str(corpus.path)}
+    return _describe_corpus(corpus) | {"folder": str(corpus.path)}
 
 
 def _say_patients(has_patients: bool) -> None:
@@ -1050,9 +1068,9 @@ def _say_patients(has_patients: bool) -> None:
 
 def corpus_mentions(*, corpus: CorpusName) -> Result:
     """Say who is named beside an age, and how often."""
-    found = _examined(find_corpus(corpus))
-    _say_patients(bool(found["n_patients"]))
-    return found
+    examination = _describe_corpus(find_corpus(corpus))
+    _say_patients(bool(examination["n_patients"]))
+    return examination
 
 
 def corpus_candidates(
@@ -1074,18 +1092,23 @@ def corpus_candidates(
     ] = False,
 ) -> Result:
     """Write the list of names and the passages."""
-    found = find_corpus(corpus)
+    kept_corpus = find_corpus(corpus)
     if other_names:
         dropped: dict[str, int] = {}
-        candidates, passages = make_sibling_list(found)
+        candidates, passages = make_sibling_list(kept_corpus)
     else:
-        candidates, dropped = _corpus_list(
-            found, kinds=_words(controls), roles=_words(roles), register=own_controls_from
+        candidates, dropped = _make_corpus_list(
+            kept_corpus,
+            kinds=_split_words(controls),
+            roles=_split_words(roles),
+            register=own_controls_from,
         )
-        passages = select_passages(found, candidates)
+        passages = select_passages(kept_corpus, candidates)
     files = {"names.csv": encode_names_csv(candidates), "passages.jsonl": passages}
-    of = {"corpus": found.corpus_id} if found.corpus_id else {}
-    access_log.record("exported", what="candidates", names="full", n_names=len(candidates), **of)
+    log_fields = {"corpus": kept_corpus.corpus_id} if kept_corpus.corpus_id else {}
+    access_log.record(
+        "exported", what="candidates", names="full", n_names=len(candidates), **log_fields
+    )
     return {
         "n_names": len(candidates),
         "n_members": sum(m is True for m in candidates.is_member),
@@ -1098,14 +1121,14 @@ def corpus_candidates(
     }
 
 
-def _corpus_list(
+def _make_corpus_list(
     corpus: KeptCorpus, *, kinds: tuple[str, ...], roles: tuple[str, ...], register: Path | None
 ) -> tuple[Candidates, dict[str, int]]:
     """Return the list of a corpus, and how many names were left out of it."""
     if register is None:
         candidates = read_list(corpus, controls=kinds or None, roles=roles)
         held_out = read_examination(corpus.path).held_out
-        return candidates, _left_out(held_out) if candidates.source == "held_out" else {}
+        return candidates, _say_left_out(held_out) if candidates.source == "held_out" else {}
     if "held_out" in kinds:
         raise AuditError(
             "A list has held-out controls or own ones.",
@@ -1113,11 +1136,11 @@ def _corpus_list(
             do="Leave held_out or --own-controls-from out.",
         )
     listed = read_list(corpus, controls=kinds, roles=roles)
-    own = add_own_controls(corpus, listed, register)
-    return own.candidates, _left_out(own)
+    own_controls = add_own_controls(corpus, listed, register)
+    return own_controls.candidates, _say_left_out(own_controls)
 
 
-def _left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
+def _say_left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
     """Return how many names a list is without, and say why."""
     if dropped is None:
         return {}
@@ -1137,25 +1160,30 @@ def _left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
 
 def corpus_check(*, corpus: CorpusName, names: NamesList) -> Result:
     """Say which controls of a list stand in D_private, by their rows."""
-    candidates = _names(names)
-    found = count_control_mentions(find_corpus(corpus), candidates)
+    candidates = _read_names(names)
+    occurrences = count_control_mentions(find_corpus(corpus), candidates)
     n_controls = candidates.is_member.count(False)
-    do = " They are no controls: take them off the list." if found else ""
-    say(f"{len(found):,} of {n_controls:,} controls stand in D_private with their full name.{do}")
+    do = " They are no controls: take them off the list." if occurrences else ""
+    say(
+        f"{len(occurrences):,} of {n_controls:,} controls stand in D_private with their full name."
+        f"{do}"
+    )
     return {
         "n_controls": n_controls,
-        "n_found": len(found),
-        "found": [{"row": candidates.row[row], "n_occurrences": n} for row, n in found.items()],
+        "n_found": len(occurrences),
+        "found": [
+            {"row": candidates.row[row], "n_occurrences": n} for row, n in occurrences.items()
+        ],
     }
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, text.replace(" ", "").split(","))))
 
 
 def corpus_list() -> Result:
     """List the corpora that are kept here."""
-    return {"corpora": [corpus_line(one) for one in CORPORA.all()]}
+    return {"corpora": [corpus_line(kept_corpus) for kept_corpus in CORPORA.all()]}
 
 
 def corpus_forget(corpus: Annotated[str, "its identifier"]) -> Result:
@@ -1164,10 +1192,10 @@ def corpus_forget(corpus: Annotated[str, "its identifier"]) -> Result:
     return {"forgotten": corpus}
 
 
-def _examined(corpus: KeptCorpus) -> Result:
+def _describe_corpus(corpus: KeptCorpus) -> Result:
     """Return what was counted in a corpus as plain values."""
-    found = read_examination(corpus.path)
-    coverage = found.coverage
+    examination = read_examination(corpus.path)
+    coverage = examination.coverage
     counted = coverage.plain() | {
         "forms": dict(coverage.by_form),
         "reasons": dict(coverage.by_reason),
@@ -1175,12 +1203,12 @@ def _examined(corpus: KeptCorpus) -> Result:
         "n_mentions": coverage.n_mentions,
         "n_elsewhere": coverage.n_elsewhere,
     }
-    return found.plain() | {
+    return examination.plain() | {
         "coverage": counted,
-        "carriers": dict(found.carriers),
-        "n_patients": found.n_patients or None,  # unknown, not none
-        "n_patterns": found.n_patterns,
-        "n_occurrences": found.n_occurrences,
+        "carriers": dict(examination.carriers),
+        "n_patients": examination.n_patients or None,  # unknown, not none
+        "n_patterns": examination.n_patterns,
+        "n_occurrences": examination.n_occurrences,
         "corpus": corpus_line(corpus),
     }
 
@@ -1188,8 +1216,8 @@ def _examined(corpus: KeptCorpus) -> Result:
 def pretrain(
     *,
     general: Annotated[str, "directory of the model to start from"],
-    given: Annotated[Given, FieldsOf(PretrainTask)],
-    trained: Annotated[Given, FieldsOf(TrainSettings)],
+    options: Annotated[Options, FieldsOf(PretrainTask)],
+    trained: Annotated[Options, FieldsOf(TrainSettings)],
     sibling_of: Annotated[
         str,
         "identifier or folder of a trained model: train by its recipe, in as many passes or fewer "
@@ -1201,37 +1229,39 @@ def pretrain(
     if sibling_of:
         model = MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.at(Path(sibling_of))
         n_epochs = trained.get("n_epochs")
-        task = sibling_task(model, general=start, n_epochs=n_epochs).with_(**given)
+        task = make_sibling_task(model, general=start, n_epochs=n_epochs).with_(**options)
     else:
-        settings = TrainSettings(**_with_pass(trained, usual=TrainSettings()))
-        task = PretrainTask(general=start, settings=settings, **given)
-    if process_number()[0]:  # of several, the first answers and tells
+        settings = TrainSettings(**_choose_pass(trained, defaults=TrainSettings()))
+        task = PretrainTask(general=start, settings=settings, **options)
+    if read_process_number()[0]:  # of several, the first answers and tells
         task.help()
         raise SystemExit(0)
-    (run_id,) = _answered(task)
+    (run_id,) = _answer(task)
     folder = task.with_(run_id=run_id).folder
-    found = MODELS.at(folder)
-    return found.facts.plain() | {
+    trained_model = MODELS.at(folder)
+    return trained_model.facts.plain() | {
         "run_id": run_id,
         "model": str(folder / MODEL),
-        "n_steps": found.n_steps_done,
-        "n_epochs": found.n_epochs_done,
-        "loss": found.loss,
-        "held_out_loss_before": found.first_held_out,
-        "held_out_loss": found.held_out,
-        "unigram_loss": found.facts.unigram_loss,
-        "snapshots": {str(step): str(folder / snapshot_name(step)) for step in found.snapshots},
+        "n_steps": trained_model.n_steps_done,
+        "n_epochs": trained_model.n_epochs_done,
+        "loss": trained_model.loss,
+        "held_out_loss_before": trained_model.first_held_out,
+        "held_out_loss": trained_model.held_out,
+        "unigram_loss": trained_model.facts.unigram_loss,
+        "snapshots": {
+            str(step): str(folder / snapshot_name(step)) for step in trained_model.snapshots
+        },
     }
 
 
-def _with_pass(given: Given, *, usual: TrainSettings) -> Given:
+def _choose_pass(options: Options, *, defaults: TrainSettings) -> Options:
     """Return settings with a forward pass that divides the step, unless one was given.
 
     Of several processes each has as many passes, if that can be.
     """
-    batch, n_processes = given.get("batch", usual.batch), process_number()[1]
+    batch, n_processes = options.get("batch", defaults.batch), read_process_number()[1]
     share = batch // n_processes if batch % n_processes == 0 else batch
-    return {"micro_batch": largest_pass(share)} | given
+    return {"micro_batch": find_largest_pass(share)} | options
 
 
 _TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "from_scratch")
@@ -1241,20 +1271,20 @@ def experiment(
     *,
     general: Annotated[str, "directory of M_general"],
     notes: Annotated[Path, "notes with placeholders"],
-    given: Annotated[Given, FieldsOf(paper.ExperimentTask)],
-    trained: Annotated[Given, FieldsOf(TrainSettings, only=_TRAINED)],
-    generation: Annotated[Given, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
-    posterior: Annotated[Given, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
+    options: Annotated[Options, FieldsOf(paper.ExperimentTask)],
+    trained: Annotated[Options, FieldsOf(TrainSettings, only=_TRAINED)],
+    generation: Annotated[Options, FieldsOf(GenerationSettings, only=("n_documents", "n_steps"))],
+    posterior: Annotated[Options, FieldsOf(PosteriorSettings, only=("n_inputs", "n_chain_inputs"))],
 ) -> Result:
     """Do the experiment of the paper, from notes to tables."""
     task = paper.ExperimentTask(
-        **given | {"notes": notes},
+        **options | {"notes": notes},
         general=resolve_model_path(general, option="--general"),
-        training=paper.TRAINING.with_(**_with_pass(trained, usual=paper.TRAINING)),
+        training=paper.TRAINING.with_(**_choose_pass(trained, defaults=paper.TRAINING)),
         generation=GenerationSettings(**generation),
-        posterior=PosteriorSettings(**Given(n_chain_inputs=0) | posterior),
+        posterior=PosteriorSettings(**Options(n_chain_inputs=0) | posterior),
     )
-    _answered(task)
+    _answer(task)
     say((task.out / paper.TABLES_MD).read_text(encoding="utf-8"))
     result: Result = json.loads((task.out / paper.TABLES_JSON).read_text(encoding="utf-8"))
     return result
@@ -1263,11 +1293,11 @@ def experiment(
 def deid_leakage(
     *,
     out: Annotated[Path, "folder for the tables"],
-    given: Annotated[Given, FieldsOf(leakage.LeakageTask)],
+    options: Annotated[Options, FieldsOf(leakage.LeakageTask)],
     quick: Annotated[bool, "fewer arms and epochs, done in minutes"] = False,
 ) -> Result:
     """Attack models of the demo hospital's notes, raw and de-identified."""
-    (kept_as,) = _answered(leakage_task(given, is_quick=quick))
+    (kept_as,) = _answer(make_leakage_task(options, is_quick=quick))
     files = leakage.LEAKAGE.get(kept_as).tables.files()
     write_private(files, out)
     say(files[leakage.LEAKAGE_MD].decode())
@@ -1275,10 +1305,10 @@ def deid_leakage(
     return result | {"kept_as": kept_as}
 
 
-def leakage_task(given: Given, *, is_quick: bool) -> leakage.LeakageTask:
+def make_leakage_task(options: Options, *, is_quick: bool) -> leakage.LeakageTask:
     """Return the task that options ask for; without a tagger, with those that are shipped."""
-    usual = leakage.LeakageTask(taggers=(RULES, DEFAULT))
-    return (leakage.make_quick_order(usual) if is_quick else usual).with_(**given)
+    defaults = leakage.LeakageTask(taggers=(RULES, DEFAULT))
+    return (leakage.make_quick_order(defaults) if is_quick else defaults).with_(**options)
 
 
 def deid_build(
@@ -1325,11 +1355,13 @@ def deid_policy(
     tagger: Annotated[str, "rules, default or trained/ID; several: rules+trained/ID"] = DEFAULT,
 ) -> Result:
     """Say what a policy takes out, what a tagger can find of it, and what was measured."""
-    found = find_policy(policy)
-    rows = describe_rows(list_coverage(found, tagger=find_tagger(_tagger(tagger))), language="en")
+    stated_policy = find_policy(policy)
+    rows = describe_rows(
+        list_coverage(stated_policy, tagger=find_tagger(_join_tagger_ids(tagger))), language="en"
+    )
     return {
         "coverage": rows,
-        "policy": found.as_file().decode(),
+        "policy": stated_policy.as_file().decode(),
     }
 
 
@@ -1375,10 +1407,10 @@ def deid_tag(
 ) -> Result:
     """Find personal information in notes and take it out."""
     stated = find_policy(policy)
-    how = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
-    tagger_id = _tagger(tagger, beside=beside)
+    requested_release = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
+    tagger_id = _join_tagger_ids(tagger, other_names=beside)
     _refuse_nothing_to_withhold(tagger_id, uncopied)
-    with record_release(out, how) as (release_id, release):
+    with record_release(out, requested_release) as (release_id, release):
         census = tag_notes(
             _notes_to_tag(notes),
             tagger=load_tagger(tagger_id, device=device),
@@ -1387,7 +1419,7 @@ def deid_tag(
             policy=stated,
             register=read_register(register) if register else None,
             uncopied=uncopied,
-            n_workers=workers or n_cores(),
+            n_workers=workers or count_cores(),
             progress=progress_line(),
         )
     _say_tagged(census, release_id, release)
@@ -1444,7 +1476,7 @@ def deid_releases(
     *, tagged: Annotated[Path | None, "folder of `deid tag`: say whether it is reversible"] = None
 ) -> Result:
     """List the releases with surrogates, and say which of them can be reversed."""
-    rows = [asdict(one) for one in list_releases()]
+    rows = [asdict(kept_release) for kept_release in list_releases()]
     if tagged:
         with refusing(AuditError("This is no folder of `deid tag`.", where="--tagged")):
             census = json.loads(file_bytes(tagged / CENSUS))
@@ -1462,7 +1494,7 @@ def deid_releases(
         )
     if rows:
         say(
-            _table(
+            _format_table(
                 [row | {"linked": " ".join(row["linked"])} for row in rows], columns=tuple(rows[0])
             )
         )
@@ -1481,14 +1513,14 @@ def _say_uncopied(counts: Mapping[str, Any] | None) -> None:
     """Say how many notes a tagger did not copy whole, and what became of them."""
     if not counts or not counts["n_notes"]:
         return
-    done = (
+    outcome = (
         f"They are withheld: they stand neither in {REDACTED} nor in {handed_in.SPANS}"
         if counts["n_withheld"]
         else "The default tagger marked these parts"
     )
     say(
         f"{counts['n_notes']} notes were not copied whole ({counts['n_characters']} characters). "
-        f"{done}. {UNCOPIED} lists them."
+        f"{outcome}. {UNCOPIED} lists them."
     )
 
 
@@ -1504,22 +1536,22 @@ def deid_leftovers(
     names: dict[int, str] = {}
 
     def notes() -> Iterator[tuple[int, TaggedDocument]]:
-        for row, one in leftovers.read_tagged_folder(tagged):
-            names[row] = one.doc_id
-            yield row, one
+        for row, document in leftovers.read_tagged_folder(tagged):
+            names[row] = document.doc_id
+            yield row, document
 
-    found = leftovers.find_leftovers(notes(), k=k, n_bytes=n_bytes, progress=progress_line())
+    remains = leftovers.find_leftovers(notes(), k=k, n_bytes=n_bytes, progress=progress_line())
     if out:
         access_log.record("exported", what="leftovers", names="full")
-        written = leftovers.leftovers_csv(found, names=names)
-        write_whole(out, written.encode("utf-8", "replace"))
+        csv_text = leftovers.leftovers_csv(remains, names=names)
+        write_whole(out, csv_text.encode("utf-8", "replace"))
     say(
-        f"{found.n_singled} of {found.n_patients} patients have a combination of what is left that "
-        f"nobody else of the set has; {found.n_below} one that fewer than {k} share. Who is unique "
-        "in a set need not be so outside: this is\nan upper bound of the risk. What no rule or "
+        f"{remains.n_singled} of {remains.n_patients} patients have a combination of what is left "
+        f"that nobody else of the set has; {remains.n_below} one that fewer than {k} share. Who is "
+        "unique in a set need not be so outside: this is\nan upper bound of the risk. What no rule or "
         "list knows is not counted."
     )
-    return found.counts()
+    return remains.counts()
 
 
 def deid_convert(
@@ -1531,28 +1563,30 @@ def deid_convert(
     to: Format,
 ) -> Result:
     """Write annotated notes in another form; of spans that overlap the longest stay whole."""
-    found = handed_in.annotated_notes(notes).read_all()
-    written = list(map(flatten_spans, found)) if to in ("conll", "inline") else found
+    documents = handed_in.annotated_notes(notes).read_all()
+    converted = list(map(flatten_spans, documents)) if to in ("conll", "inline") else documents
     with whole_folder(out, where="--out") as folder:
-        n_files = len(write_private(dict(write_files(written, form=to)), folder))
-    n_flattened = sum(one is not other for one, other in zip(written, found, strict=True))
-    return {"n_notes": len(found), "n_files": n_files, "n_flattened": n_flattened}
+        n_files = len(write_private(dict(write_files(converted, form=to)), folder))
+    n_flattened = sum(
+        document is not original for document, original in zip(converted, documents, strict=True)
+    )
+    return {"n_notes": len(documents), "n_files": n_files, "n_flattened": n_flattened}
 
 
 def deid_train(
     *,
     kind: Literal["token", "generative"] = "token",
-    given: Annotated[Given, FieldsOf(TaggerTask)],
+    options: Annotated[Options, FieldsOf(TaggerTask)],
     encoder: Annotated[
         Path | None, "directory of an encoder to start from; without it a small network"
     ] = None,
-    trained: Annotated[Given, FieldsOf(TaggerSettings)],
+    trained: Annotated[Options, FieldsOf(TaggerSettings)],
     model: Annotated[Path | None, "generative: directory of a causal language model"] = None,
-    tuned: Annotated[Given, FieldsOf(TuningSettings, prefix="gen-")],
+    tuned: Annotated[Options, FieldsOf(TuningSettings, prefix="gen-")],
     lora: Annotated[
         bool, "generative: tune an adapter (needs peft) and merge it into the model"
     ] = False,
-    adapted: Annotated[Given, FieldsOf(Lora, prefix="lora-")],
+    adapted: Annotated[Options, FieldsOf(Lora, prefix="lora-")],
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
 ) -> Result:
     """Train a tagger; goes on where it stopped."""
@@ -1562,13 +1596,13 @@ def deid_train(
             raise AuditError("Which model shall be tuned?", where="--model", do="Give a directory.")
         settings = TuningSettings(**tuned, lora=Lora(**adapted) if lora else None)
     else:
-        if given.get("base"):
-            given["base"] = _one_tagger(given["base"])
-        usual = FROM_TAGGER if given.get("base") else FROM_ENCODER if encoder else FROM_SCRATCH
-        settings = make_token_settings(trained, defaults=usual)
-    given |= _label_map(label_map)
-    task = TaggerTask(settings=settings, start=model or encoder, **given)
-    (tagger_id,) = _answered(task)
+        if options.get("base"):
+            options["base"] = _find_tagger_id(options["base"])
+        defaults = FROM_TAGGER if options.get("base") else FROM_ENCODER if encoder else FROM_SCRATCH
+        settings = make_token_settings(trained, defaults=defaults)
+    options |= _read_label_map(label_map)
+    task = TaggerTask(settings=settings, start=model or encoder, **options)
+    (tagger_id,) = _answer(task)
     folder = task.with_(tagger_id=tagger_id).folder
     facts_of: Any = GenerativeFacts if kind == "generative" else TaggerFacts
     facts = facts_of.of_folder(folder)
@@ -1610,7 +1644,7 @@ def deid_score(
     outputs: Annotated[
         Path | None, "JSONL of a model's own texts with tags: doc_id, output"
     ] = None,
-    given: Annotated[Given, FieldsOf(ScoreTask)],
+    options: Annotated[Options, FieldsOf(ScoreTask)],
     policy: PolicyName = ALL_OUT.title,
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
     misses: Annotated[Path | None, "write every miss: a CSV (holds text of notes)"] = None,
@@ -1618,16 +1652,16 @@ def deid_score(
     """Measure predicted spans against gold spans."""
     if (pred is None) == (outputs is None):
         raise AuditError("Give one of the two.", where="--pred, --outputs")
-    given |= _label_map(label_map)
+    options |= _read_label_map(label_map)
     golds = Source(kind="given", ref=handed_in.keep_path(gold, subject=GOLD))
     if outputs:
-        copies = handed_in.keep_outputs(_bytes(outputs), subject=PREDICTED)
+        copies = handed_in.keep_outputs(_read_bytes(outputs), subject=PREDICTED)
         predicted = Source(kind="outputs", ref=copies.digest)
     else:
         predicted = Source(kind="given", ref=handed_in.keep_path(pred or Path(), subject=PREDICTED))
     stated = find_policy(policy)
-    task = ScoreTask(gold=golds, predicted=predicted, policy=stated, **given)
-    (score_id,) = _answered(task)
+    task = ScoreTask(gold=golds, predicted=predicted, policy=stated, **options)
+    (score_id,) = _answer(task)
     score = SCORES.get(score_id)
     if misses:
         access_log.record("exported", what="misses", names="full")
@@ -1641,14 +1675,14 @@ def deid_score(
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
     unseen = [
-        f"No gold is of these {what}, so nothing is known about them: {', '.join(names)}"
-        for what, names in zip(("types", "kinds"), score.summary.unseen, strict=True)
+        f"No gold is of these {level}, so nothing is known about them: {', '.join(names)}"
+        for level, names in zip(("types", "kinds"), score.summary.unseen, strict=True)
         if names
     ]
     for line in unseen:
         say(line)
     result = score.summary.plain() | {
-        "notes": [*(f"{n} {what}" for n, what in counted if n), *unseen],
+        "notes": [*(f"{n} {sentence}" for n, sentence in counted if n), *unseen],
         "score_id": score_id,
         "kept": "The score is kept with the text around its spans. The page of measures removes it,"
         f" and so does `python -m audit deid forget {score_id}`.",
@@ -1670,88 +1704,108 @@ def deid_compare(
         "once each",
     ] = (),
     beside: Beside = (),
-    given: Annotated[Given, FieldsOf(ScoreTask)],
+    options: Annotated[Options, FieldsOf(ScoreTask)],
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
 ) -> Result:
     """Measure several taggers on the same gold notes, and what they differ by."""
     if len(set(tagger)) < max(len(tagger), 2):
         raise AuditError("Give two taggers or more, each once.", where="--tagger")
-    given |= _label_map(label_map)
+    options |= _read_label_map(label_map)
     golds = Source(kind="given", ref=handed_in.keep_path(gold, subject=GOLD))
     score_ids: list[str] = []
-    for one in tagger:
-        say(one)
-        predicted = _predicted(one, beside=beside)
-        title = "" if predicted.kind == "tagger" else Path(one).name
-        task = ScoreTask(gold=golds, predicted=predicted, title=title, **given)
-        score_ids += _answered(task)
-    found = compare_all(score_ids)
-    sides, rows = {}, zip(tagger, found.scores, found.counts, found.shares.sides, strict=True)
+    for tagger_name in tagger:
+        say(tagger_name)
+        predicted = _find_predictions(tagger_name, other_names=beside)
+        title = "" if predicted.kind == "tagger" else Path(tagger_name).name
+        task = ScoreTask(gold=golds, predicted=predicted, title=title, **options)
+        score_ids += _answer(task)
+    comparison = compare_all(score_ids)
+    sides, rows = (
+        {},
+        zip(tagger, comparison.scores, comparison.counts, comparison.shares.sides, strict=True),
+    )
     for name, score, counts, shares in rows:
         n_notes, seconds = score.summary.n_documents, score.seconds
-        sides[name] = _shares(shares) | {
+        sides[name] = _format_shares(shares) | {
             "seconds": seconds,
             "notes_per_second": n_notes / seconds if seconds else None,
             "score_id": score.score_id,
-            "counts": {of: [x.n_hits, x.n_total] for of, x in zip(SHARES, counts, strict=True)},
+            "counts": {
+                share_name: [x.n_hits, x.n_total]
+                for share_name, x in zip(SHARES, counts, strict=True)
+            },
         }
     differences = {}
-    for (first, second), values in found.shares.differences.items():
-        clear = [of for of, x in zip(SHARES, values, strict=True) if x.low > 0 or x.high < 0]
+    for (first, second), values in comparison.shares.differences.items():
+        clear = [
+            share_name
+            for share_name, x in zip(SHARES, values, strict=True)
+            if x.low > 0 or x.high < 0
+        ]
         name = f"{tagger[first]} - {tagger[second]}"
-        differences[name] = _shares(values) | {"told_apart_by": ", ".join(clear) or "nothing"}
+        differences[name] = _format_shares(values) | {
+            "told_apart_by": ", ".join(clear) or "nothing"
+        }
     return {"taggers": sides, "differences": differences}
 
 
-def _tagger(name: str, *, beside: Sequence[str] = ()) -> str:
+def _join_tagger_ids(name: str, *, other_names: Sequence[str] = ()) -> str:
     """Return the identifier of taggers: their names, or the paths of the folders they lie in.
 
     Those beside the first may be named with commas between them.
     """
-    names = [name, *(one for listed in beside for one in listed.split(",") if one)]
-    return TAGGER_SEPARATOR.join(map(_one_tagger, names))
+    names = [
+        name,
+        *(other_name for listed in other_names for other_name in listed.split(",") if other_name),
+    ]
+    return TAGGER_SEPARATOR.join(map(_find_tagger_id, names))
 
 
-def _one_tagger(name: str) -> str:
-    path = _place(name)
-    if _is_known(name):
+def _find_tagger_id(name: str) -> str:
+    path = _make_absolute(name)
+    if _is_tagger_id(name):
         return name
     if (path / TAGGER).is_file():
         return str(path)
     is_one = TAGGER_SEPARATOR not in name
-    return name if is_one else TAGGER_SEPARATOR.join(map(_one_tagger, name.split(TAGGER_SEPARATOR)))
+    return name if is_one else TAGGER_SEPARATOR.join(map(_find_tagger_id, name.split(TAGGER_SEPARATOR)))
 
 
-def _is_known(name: str) -> bool:
-    return any(name == one.tagger_id for one in list_taggers())
+def _is_tagger_id(name: str) -> bool:
+    return any(name == tagger.tagger_id for tagger in list_taggers())
 
 
-def _predicted(name: str, *, beside: Sequence[str]) -> Source:
+def _find_predictions(name: str, *, other_names: Sequence[str]) -> Source:
     """Return where predictions come from: a tagger by name or folder, or notes with spans."""
-    path = _place(name)
-    if not _is_known(name) and path.exists() and not (path / TAGGER).is_file():
-        if beside:
+    path = _make_absolute(name)
+    if not _is_tagger_id(name) and path.exists() and not (path / TAGGER).is_file():
+        if other_names:
             raise AuditError(
                 "No tagger can stand beside notes that were predicted before.",
                 where="--beside",
                 do="Name taggers alone, or leave the option out.",
             )
         return Source(kind="given", ref=handed_in.keep_path(path, subject=PREDICTED))
-    return Source(kind="tagger", ref=_tagger(name, beside=beside))
+    return Source(kind="tagger", ref=_join_tagger_ids(name, other_names=other_names))
 
 
-def _shares(found: Sequence[Estimate]) -> Result:
+def _format_shares(estimates: Sequence[Estimate]) -> Result:
     """Return shares, or what they differ by, as a table shows them; intervals are for `--json`."""
-    named = list(zip(SHARES, found, strict=True))
-    values = {name: None if isnan(one.value) else one.value for name, one in named}
-    known = {name: one for name, one in named if not isnan(one.low)}
-    return values | {"intervals": {name: [one.low, one.high] for name, one in known.items()}}
+    named_estimates = list(zip(SHARES, estimates, strict=True))
+    values = {
+        name: None if isnan(estimate.value) else estimate.value
+        for name, estimate in named_estimates
+    }
+    bounded = {name: estimate for name, estimate in named_estimates if not isnan(estimate.low)}
+    return values | {
+        "intervals": {name: [estimate.low, estimate.high] for name, estimate in bounded.items()}
+    }
 
 
-def _label_map(path: Path | None) -> Given:
+def _read_label_map(path: Path | None) -> Options:
     if path is None:
         return {}
-    text, _ = decode_text(_bytes(path), what="--label-map")
+    text, _ = decode_text(_read_bytes(path), what="--label-map")
     return {"label_map": dict(read_label_map(text, subject="--label-map").labels)}
 
 
@@ -1767,12 +1821,12 @@ def _say_score(summary: ScoreSummary) -> None:
     is_named = IDENTIFIER in summary.coverage.labels
     covered = summary.coverage.labels[IDENTIFIER] if is_named else summary.coverage.together
     n_readable = covered.n_gold - covered.n_covered_whole
-    what = "identifiers" if is_named else "personal items"
-    say(f"{n_readable} of {covered.n_gold} {what} are still readable, in whole or in part.")
-    for criterion, one in summary.criteria.items():
-        labels = (*one.labels.items(), ("all labels", one.together))
+    items = "identifiers" if is_named else "personal items"
+    say(f"{n_readable} of {covered.n_gold} {items} are still readable, in whole or in part.")
+    for criterion, criterion_scores in summary.criteria.items():
+        labels = (*criterion_scores.labels.items(), ("all labels", criterion_scores.together))
         rows = [{criterion: label} | entry.plain() for label, entry in labels]
-        say(_table(rows, columns=(criterion, *_MEASURED)))
+        say(_format_table(rows, columns=(criterion, *_MEASURED)))
 
 
 _OF_POSTERIOR = tuple(name for name in BenchSettings.model_fields if name != "n_steps")
@@ -1781,30 +1835,30 @@ _OF_TRAINING = tuple(name for name in _OF_POSTERIOR if name != "n_names")
 
 
 def bench_generation(
-    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_GENERATION)]
+    *, options: Annotated[Options, FieldsOf(BenchSettings, only=_OF_GENERATION)]
 ) -> Result:
     """Race scenario 1 against the published sampler's way, on a model with random weights."""
     from audit.bench.attacks import measure_generation
 
-    return measure_generation(BenchSettings(**given))
+    return measure_generation(BenchSettings(**options))
 
 
 def bench_posterior(
-    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_POSTERIOR)]
+    *, options: Annotated[Options, FieldsOf(BenchSettings, only=_OF_POSTERIOR)]
 ) -> Result:
     """Race scenario 2 against the plain way, dropout on."""
     from audit.bench.attacks import measure_posterior
 
-    return measure_posterior(BenchSettings(**given))
+    return measure_posterior(BenchSettings(**options))
 
 
 def bench_pretrain(
-    *, given: Annotated[Given, FieldsOf(BenchSettings, only=_OF_TRAINING)]
+    *, options: Annotated[Options, FieldsOf(BenchSettings, only=_OF_TRAINING)]
 ) -> Result:
     """Race pre-training against the plain float32 loop."""
     from audit.bench.pretrain import measure_pretraining
 
-    return measure_pretraining(BenchSettings(**given))
+    return measure_pretraining(BenchSettings(**options))
 
 
 def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
@@ -1814,16 +1868,16 @@ def bench_corpus(*, megabytes: Annotated[int, "of notes"] = 10) -> Result:
     return measure_corpora(megabytes)
 
 
-def _is_given(name: str) -> Callable[[Given], bool]:
-    return lambda given: name in given
+def _is_given(name: str) -> Callable[[Options], bool]:
+    return lambda options: name in options
 
 
-def _is_not_given(name: str) -> Callable[[Given], bool]:
-    return lambda given: name not in given
+def _is_not_given(name: str) -> Callable[[Options], bool]:
+    return lambda options: name not in options
 
 
-def _has(name: str, value: object) -> Callable[[Given], bool]:
-    return lambda given: given.get(name) == value
+def _has(name: str, value: object) -> Callable[[Options], bool]:
+    return lambda options: options.get(name) == value
 
 
 _GENERATED, _MASKED = {*GenerationSettings.model_fields}, {*PosteriorSettings.model_fields}
@@ -1873,7 +1927,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"n_steps"}, _is_not_given("n_epochs"), clashes="--epochs"),
         Dependence(
             {"evaluate_every"},
-            lambda given: given.get("held_out_share") != 0,
+            lambda options: options.get("held_out_share") != 0,
             clashes="--held-out 0",
         ),
     ),
@@ -1891,7 +1945,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         Dependence({"encoder"}, _is_not_given("base"), clashes="--from"),
         Dependence(
             {"encoder", "trained", "base", "label_map"},
-            lambda given: given.get("kind", TaggerFacts.kind) == TaggerFacts.kind,
+            lambda options: options.get("kind", TaggerFacts.kind) == TaggerFacts.kind,
             needs="--kind token",
         ),
     ),

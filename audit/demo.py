@@ -27,8 +27,8 @@ from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
-from audit.progress import Meter, ProgressListener, whole
-from audit.report.report import REMEMBERED, AuditReport, demo_digests
+from audit.progress import Meter, ProgressListener, combine_phases
+from audit.report.report import REMEMBERED, AuditReport, read_demo_digests
 from audit.run import AuditTask, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
@@ -104,20 +104,25 @@ class DemoTask(Task):
         requests = tuple(self.requests().values())
         digests = tuple(request.audit_digest() for request in requests)
         label = f"{requests[0].general.name} → {requests[0].hospital.name}"
-        return self.asked(label=label, about=digests, device=queue_of(self.device), audits=digests)
+        return self.make_question(
+            label=label, about=digests, device=queue_of(self.device), audits=digests
+        )
 
     @classmethod
-    def kept(cls, question: Question) -> tuple[str, ...]:
+    def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the digests of the demo's audits if all are kept and known as the demo's."""
         with Store(results_dir()) as store:
-            known = set(demo_digests(store).values())
-        return AuditTask.kept(question) if set(question.audits) <= known else ()
+            known = set(read_demo_digests(store).values())
+        return AuditTask.read_answer(question) if set(question.audits) <= known else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Audit the demo hospital, and note which audits are the demo's."""
         requests = self.requests()
         meter = Meter(
-            [whole(name, list_phases(one), kind="audit") for name, one in requests.items()],
+            [
+                combine_phases(name, list_phases(one), kind="audit")
+                for name, one in requests.items()
+            ],
             listener=contact.listen,
         )
         digests: list[str] = []
@@ -127,7 +132,7 @@ class DemoTask(Task):
                 report = run_audit(
                     request,
                     store=store,
-                    progress=meter.part(name),
+                    progress=meter.make_listener(name),
                     should_stop=contact.should_stop,
                 )
                 meter.finish(name)
@@ -139,7 +144,7 @@ class DemoTask(Task):
 
 def remember(reports: Mapping[str, AuditReport], *, store: Store) -> None:
     """Note which kept audits are the demo's, so that every screen can say so."""
-    known = demo_digests(store)
+    known = read_demo_digests(store)
     store.put_record(REMEMBERED, known | {name: report.digest for name, report in reports.items()})
 
 

@@ -35,7 +35,7 @@ _FREE = "Start fewer workers, or give each more memory; the same command goes on
 
 
 @contextmanager
-def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor | None]:
+def open_executor(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor | None]:
     """Give what work is submitted to while the block runs; None: do it here, one after the other.
 
     What is submitted is pickled, so it is a function of a module and plain values. A block that
@@ -55,7 +55,7 @@ def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor
         ends because it was lost, or processes that did the work were.
     """
     if scheduler:
-        with _client(scheduler) as client:
+        with _open_client(scheduler) as client:
             yield client.get_executor(pure=False)
     elif n_workers > 1:
         # Not forked: locks that other threads hold would be held in the copy for ever.
@@ -72,14 +72,14 @@ def executor_of(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor
         yield None
 
 
-def n_cores(*, most: int = 8) -> int:
+def count_cores(*, max_cores: int = 8) -> int:
     """Return how many processes can work at once here, `most` at most."""
     if hasattr(os, "sched_getaffinity"):
-        return min(most, len(os.sched_getaffinity(0)))
-    return min(most, os.cpu_count() or 1)
+        return min(max_cores, len(os.sched_getaffinity(0)))
+    return min(max_cores, os.cpu_count() or 1)
 
 
-def in_order(
+def run_in_order(
     executor: Executor | None,
     calls: Iterable[Callable[[], T]],
     *,
@@ -120,7 +120,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _client(address: str) -> Iterator[Any]:
+def _open_client(address: str) -> Iterator[Any]:
     _check_address(address)
     try:
         from distributed import Client, KilledWorker, Security
@@ -134,12 +134,14 @@ def _client(address: str) -> Iterator[Any]:
     # Certificates come from Dask's own settings (`distributed.comm.tls`).
     security = Security(require_encryption=address.startswith("tls://"))
 
-    async def knock() -> None:  # a client that cannot connect goes on trying when it is given up
-        how = security.get_connection_args("client")
-        await (await connect(address, timeout=_CONNECT_SECONDS, **how)).close()
+    async def try_connection() -> (
+        None
+    ):  # a client that cannot connect goes on trying when it is given up
+        connection_args = security.get_connection_args("client")
+        await (await connect(address, timeout=_CONNECT_SECONDS, **connection_args)).close()
 
     try:
-        asyncio.run(knock())
+        asyncio.run(try_connection())
         client = Client(address, security=security, timeout=_CONNECT_SECONDS, set_as_default=False)
     except (OSError, RuntimeError, TypeError, ValueError):  # their text holds paths of keys
         raise AuditError(

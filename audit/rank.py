@@ -39,7 +39,7 @@ from audit.run import MODEL_ROLES, prepare_attack
 from audit.shelf import unwritable, whole_file
 from audit.stats import BoolArray, FloatArray
 from audit.tables import write_table
-from audit.task import Contact, Question, Task, queue_of, states_of
+from audit.task import Contact, Question, Task, queue_of, read_file_states
 from cache.store import Store
 
 _ROWS_AT_ONCE = 50_000
@@ -76,11 +76,11 @@ class RankTask(Task, RunSettings):
     def question(self) -> Question:
         """Return the question; its files are identified by their state."""
         settings = {name: value for name, value in self.plain().items() if name != "device"}
-        files = states_of(self.names, self.passages, where="names")
+        files = read_file_states(self.names, self.passages, where="names")
         models = [compute_model_digest(self.general), compute_model_digest(self.hospital)]
         label = f"{find_display_name(self.general)} → {find_display_name(self.hospital)}"
         about = question_digest({"asked": settings, "files": files, "models": models})
-        return self.asked(label=label, about=about, device=queue_of(self.device))
+        return self.make_question(label=label, about=about, device=queue_of(self.device))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Rank the names; return the file's path and the counts, as text."""

@@ -24,7 +24,7 @@ from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
 from audit.names.lists import find_names_code, load_names
-from audit.report.report import AuditReport, Inspection, keep_inspection, kept_inspection
+from audit.report.report import AuditReport, Inspection, keep_inspection, read_inspection
 from audit.run import read_report, read_sibling_records
 from audit.stats import FloatArray, IntArray
 from audit.task import SHORT, Contact, Question, Task
@@ -58,7 +58,7 @@ class JudgeTask(Task):
         )
 
     @classmethod
-    def kept(cls, question: Question) -> tuple[str, ...]:
+    def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the digest of the new report if it is stored already."""
         with Store(results_dir()) as store:
             is_kept = read_report(question.digest, store=store) is not None
@@ -122,7 +122,7 @@ def judge_again(
 
 
 def _read_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
-    report, inspection = read_report(digest, store=store), kept_inspection(digest, store=store)
+    report, inspection = read_report(digest, store=store), read_inspection(digest, store=store)
     if report is None or inspection is None:
         raise AuditError(
             "This audit is not kept here.",

@@ -29,7 +29,7 @@ from audit.foreign import reading
 from audit.home import data_home, results_dir
 from audit.jobs import table
 from audit.names.lists import load_names, load_passages
-from audit.report.report import demo_digests
+from audit.report.report import read_demo_digests
 from audit.shelf import Shelf, is_code, taken, write_whole
 from audit.task import Record
 from cache.store import Store
@@ -115,7 +115,7 @@ def periods() -> Periods:
 def set_periods(**days: int) -> Periods:
     """Set some periods and return all."""
     new = periods().with_(**days)
-    write_whole(data_home() / _FILE, new.written())
+    write_whole(data_home() / _FILE, new.to_bytes())
     return new
 
 
@@ -153,18 +153,18 @@ def purge(
             if kind == "jobs":
                 found.append(_purge_jobs(before, is_dry=is_dry))
                 continue
-            with table.held():  # no job begins meanwhile
+            with table.lock_table():  # no job begins meanwhile
                 found.append(_purge(kind, before, gone=gone, store=store, is_dry=is_dry))
     return tuple(found)
 
 
 def _purge(kind: str, before: float, *, gone: set[str], store: Store, is_dry: bool) -> Purged:
     """Remove the old things of a kind; `gone` are those removed so far, and these."""
-    active = table.every_job(is_active=True)
+    active = table.list_jobs(is_active=True)
     orders = (_text(data_home() / "jobs" / "orders" / f"{job.job_id}.json") for job in active)
     used = " ".join((*orders, *(job.question for job in active)))
     is_busy = kind == "audits" and any(job.kind in _MAKE_AUDITS for job in active)
-    demo, records = demo_digests(store).values(), _records(kind, store)
+    demo, records = read_demo_digests(store).values(), _records(kind, store)
     n: Counter[str] = Counter()
     for thing in (one for one in _things(kind, store) if one.made <= before):
         others = (text for own, text in records.items() if own not in (thing.code, *gone))
@@ -195,7 +195,7 @@ def _purge(kind: str, before: float, *, gone: set[str], store: Store, is_dry: bo
 
 
 def _purge_jobs(before: float, *, is_dry: bool) -> Purged:
-    ended = (job for job in table.every_job() if not job.is_active)
+    ended = (job for job in table.list_jobs() if not job.is_active)
     old = [job.job_id for job in ended if _moment(job.finished) <= before]
     for job_id in () if is_dry else old:
         record("removed", what="jobs", reason="retention", job=job_id)

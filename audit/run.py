@@ -30,7 +30,7 @@ from audit.attack.question import (
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.errors import AuditError, Message
-from audit.executor import SCHEDULER_VARIABLE, executor_of
+from audit.executor import SCHEDULER_VARIABLE, open_executor
 from audit.home import results_dir
 from audit.models.registry import RegisteredModel, find_model_by_digest
 from audit.names import spelling
@@ -43,9 +43,9 @@ from audit.progress import FINISHING, LOADING, Meter, ProgressListener, StopQues
 from audit.report.report import (
     AuditReport,
     Inspection,
-    best_passages,
+    find_best_passages,
     keep_inspection,
-    kept_inspection,
+    read_inspection,
 )
 from audit.shelf import now
 from audit.task import Contact, Question, Task, queue_of
@@ -81,7 +81,7 @@ class AuditTask(Task):
         )
 
     @classmethod
-    def kept(cls, question: Question) -> tuple[str, ...]:
+    def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the digests of the stored audits that answer a question; empty unless all do."""
         with Store(results_dir()) as store:
             is_kept = all(read_report(digest, store=store) for digest in question.audits)
@@ -96,7 +96,7 @@ class AuditTask(Task):
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Run the audit; return its digest."""
         scheduler = os.environ.get(SCHEDULER_VARIABLE, "")
-        with Store(results_dir()) as store, executor_of(scheduler) as executor:
+        with Store(results_dir()) as store, open_executor(scheduler) as executor:
             report = run_audit(
                 self.request,
                 store=store,
@@ -338,7 +338,7 @@ def read_report(digest: str, *, store: Store) -> AuditReport | None:
     sorts.
     """
     record = store.get_record(f"audit/{digest}")
-    if record is None or kept_inspection(digest, store=store) is None:
+    if record is None or read_inspection(digest, store=store) is None:
         return None
     try:
         report = AuditReport.from_json(record)
@@ -351,7 +351,7 @@ def read_report(digest: str, *, store: Store) -> AuditReport | None:
 def _make_inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
     n = len(request.candidates)
     ratio = attack.passage_log_ratio
-    rows, ratios = best_passages(np.zeros((0, n)) if ratio is None else ratio)
+    rows, ratios = find_best_passages(np.zeros((0, n)) if ratio is None else ratio)
     return Inspection(
         n_per_block=attack.block_evidence_counts,
         hospital=attack.block_evidence["hospital"].astype(np.float32),
@@ -392,7 +392,7 @@ def _make_report(
     if "stop" in attack.details:
         notes.append(_describe_stop(attack.details["stop"]))
     notes += report_matching(listed, count_pieces=count_pieces)
-    return AuditReport.of(
+    return AuditReport.from_parts(
         digest=question_digest(question),
         question=question,
         scenario=request.scenario.plain(),

@@ -38,7 +38,7 @@ class ShardsOrder(Record):
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeCounts:
     """What became of the shards of an order."""
 
     n_taken: int
@@ -67,11 +67,11 @@ class ShardFiles:
     def get(self, keys: evidence.ShardKeys) -> evidence.Arrays | None:
         """Return a shard; None where its file is not there, or would be refused."""
         try:
-            return keys.select_needed(self.checked(keys))
+            return keys.select_needed(self.read_shard(keys))
         except (CorruptValueError, FileNotFoundError):
             return None
 
-    def checked(self, keys: evidence.ShardKeys) -> evidence.Arrays:
+    def read_shard(self, keys: evidence.ShardKeys) -> evidence.Arrays:
         """Return a shard; FileNotFoundError or CorruptValueError where it cannot be taken."""
         sealed_key, body = unseal(self.path(keys).read_bytes())
         if sealed_key != keys.name:
@@ -81,19 +81,19 @@ class ShardFiles:
 
 def write_order(request: AuditRequest, path: Path, *, store: Store) -> ShardsOrder:
     """Write the order of the shards that an audit still needs, with mode 600."""
-    meter, kept = (
+    meter, stored_shards = (
         Meter(list_phases(request), listener=lambda _: None),
         evidence.ResultsShardStore(store),
     )
-    asked = prepare_attack(request)
+    preparation = prepare_attack(request)
     keys = [
-        one.keys
-        for _, orders in _sources(asked, store=kept, meter=meter)
-        for one in orders
-        if kept.get(one.keys) is None
+        shard_order.keys
+        for _, orders in _yield_sources(preparation, store=stored_shards, meter=meter)
+        for shard_order in orders
+        if stored_shards.get(shard_order.keys) is None
     ]
-    order = ShardsOrder(request=request, made_by=_made_by(asked), keys=tuple(keys))
-    write_whole(path, order.written())
+    order = ShardsOrder(request=request, made_by=_describe_backend(preparation), keys=tuple(keys))
+    write_whole(path, order.to_bytes())
     return order
 
 
@@ -108,65 +108,77 @@ def make_part(
     """
     if not 1 <= part <= n_parts:
         raise AuditError("must be a number and how many there are, such as 3/8.", where="--part")
-    order = _read(path)
+    order = _read_order(path)
     evidence.set_threads(order.made_by)
-    mine, files = set(order.keys[part - 1 :: n_parts]), ShardFiles(private_folder(folder))
+    own_keys, files = set(order.keys[part - 1 :: n_parts]), ShardFiles(private_folder(folder))
     meter = Meter(list_phases(order.request), listener=progress)
     meter.add(LOADING, 0)
-    asked = prepare_attack(order.request)
-    evidence.refuse_other_backend(order.made_by, _made_by(asked))
-    sources = list(_sources(asked, store=files, meter=meter))
-    if not {one.keys for _, orders in sources for one in orders}.issuperset(order.keys):
+    preparation = prepare_attack(order.request)
+    evidence.refuse_other_backend(order.made_by, _describe_backend(preparation))
+    sources = list(_yield_sources(preparation, store=files, meter=meter))
+    if not {shard_order.keys for _, orders in sources for shard_order in orders}.issuperset(
+        order.keys
+    ):
         raise AuditError(
             "The models, or this program, are not those of the order.",
             where=path.name,
             do="Write the order anew.",
         )
-    todo = [(source, [one for one in orders if one.keys in mine]) for source, orders in sources]
-    for source, orders in todo:
-        meter.resize(source.phase, sum(one.n_rows for one in orders) * source.row_work)
+    own_work = [
+        (source, [own_order for own_order in orders if own_order.keys in own_keys])
+        for source, orders in sources
+    ]
+    for source, orders in own_work:
+        meter.resize(source.phase, sum(own_order.n_rows for own_order in orders) * source.row_work)
     meter.finish(LOADING)
-    for source, orders in todo:
+    for source, orders in own_work:
         for _ in evidence.yield_shards(source, orders):
             pass
-    return len(mine)
+    return len(own_keys)
 
 
-def merge(path: Path, *, folder: Path, store: Store) -> Merged:
+def merge_shards(path: Path, *, folder: Path, store: Store) -> MergeCounts:
     """Take the shards of an order, as far as they are in a folder, into the results."""
-    order, files, kept = _read(path), ShardFiles(folder), evidence.ResultsShardStore(store)
+    order, files, stored_shards = (
+        _read_order(path),
+        ShardFiles(folder),
+        evidence.ResultsShardStore(store),
+    )
     n_taken, n_known, n_missing, refused = 0, 0, 0, list[str]()
     for keys in order.keys:
-        if kept.get(keys) is not None:
+        if stored_shards.get(keys) is not None:
             n_known += 1
             continue
         try:
-            arrays = files.checked(keys)
+            arrays = files.read_shard(keys)
         except FileNotFoundError:
             n_missing += 1
         except (CorruptValueError, OSError):
             refused.append(files.path(keys).name)
         else:
-            kept.save(keys, arrays)
+            stored_shards.save(keys, arrays)
             n_taken += 1
-    return Merged(n_taken, n_known, n_missing, tuple(refused))
+    return MergeCounts(n_taken, n_known, n_missing, tuple(refused))
 
 
-def _read(path: Path) -> ShardsOrder:
+def _read_order(path: Path) -> ShardsOrder:
     with reading(path.name):
         return ShardsOrder.read(file_bytes(path), where=path.name)
 
 
-def _sources(
-    asked: AttackSetup, *, store: evidence.ShardStore, meter: Meter
+def _yield_sources(
+    preparation: AttackSetup, *, store: evidence.ShardStore, meter: Meter
 ) -> Iterator[tuple[evidence.Source, tuple[evidence.ShardOrder, ...]]]:
     """Yield the source of each model's evidence of each kind, and the orders of its shards."""
-    for (kind, n), who in product(asked.request.sizes().items(), MODEL_ROLES):
+    for (kind, n), model_role in product(preparation.request.sizes().items(), MODEL_ROLES):
         if n:
-            source = asked.source(who, kind, store=store, meter=meter)
-            yield source, evidence.list_shard_orders(source, asked.task, kind=kind, n_total=n)
+            source = preparation.source(model_role, kind, store=store, meter=meter)
+            yield source, evidence.list_shard_orders(source, preparation.task, kind=kind, n_total=n)
 
 
-def _made_by(asked: AttackSetup) -> dict[str, str]:
-    how = asked.forwards["hospital"]
-    return evidence.describe_backend(asked.device) | {"dtype": how.dtype, "kernels": how.kernels}
+def _describe_backend(preparation: AttackSetup) -> dict[str, str]:
+    forward = preparation.forwards["hospital"]
+    return evidence.describe_backend(preparation.device) | {
+        "dtype": forward.dtype,
+        "kernels": forward.kernels,
+    }

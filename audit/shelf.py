@@ -7,7 +7,7 @@ named by 12 hexadecimal digits, that holds the thing's record and whatever files
 
     CORPORA.all()                       # newest first; what is damaged is left out
     CORPORA.get(identifier)             # AuditError where there is none, or it is damaged
-    CORPORA.put(identifier, {"corpus.json": record.written()})  # files alone, the record last
+    CORPORA.put(identifier, {"corpus.json": record.to_bytes()})  # files alone, the record last
     with CORPORA.making(identifier) as folder: ...  # or made in a locked folder beside its place
     CORPORA.forget(identifier)
 

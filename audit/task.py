@@ -47,7 +47,7 @@ class Record(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                raise refusal(error, of=type(self)) from None
+                raise refusal(error, record_type=type(self)) from None
 
         __init__.__pydantic_base_init__ = True
 
@@ -55,23 +55,23 @@ class Record(BaseModel):
 
     @classmethod
     def read(cls, data: bytes | str, *, where: str) -> Self:
-        """Return the record that `written` wrote."""
+        """Return the record that `to_bytes` wrote."""
         try:
             return cls.model_validate_json(data)
         except ValidationError as error:
-            raise refusal(error, where=where, of=cls) from None
+            raise refusal(error, where=where, record_type=cls) from None
 
     def plain(self) -> dict[str, Any]:
         """Return the record as values of JSON."""
         return self.model_dump(mode="json")
 
-    def written(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """Return the record as canonical JSON: keys in order, ASCII, no spaces."""
-        return canonical(self.plain())
+        return canonical_json(self.plain())
 
     def digest(self) -> str:
-        """SHA-256 of `written`."""
-        return hashlib.sha256(self.written()).hexdigest()
+        """SHA-256 of `to_bytes`."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def with_(self, **changes: Any) -> Self:
         """Return the record with some fields changed, checked again."""
@@ -119,7 +119,7 @@ class Task(Record):
         """Do the work, or what is left of it; returns the identifiers of what came of it."""
         raise NotImplementedError
 
-    def asked(
+    def make_question(
         self,
         *,
         label: str,
@@ -128,11 +128,11 @@ class Task(Record):
         audits: tuple[str, ...] = (),
     ) -> Question:
         """Return the question whose answer depends on `about`, a value of JSON, alone."""
-        digest = hashlib.sha256(canonical({self.job: about})).hexdigest()
+        digest = hashlib.sha256(canonical_json({self.job: about})).hexdigest()
         return Question(self.job, label, 0, device, digest, audits, self.plain())
 
     @classmethod
-    def kept(cls, question: Question) -> tuple[str, ...]:
+    def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the kept answer to a question of this kind; empty where it must be computed."""
         return ()
 
@@ -141,10 +141,10 @@ class Task(Record):
         """Remove what killed processes of this kind left of private things."""
 
     @classmethod
-    def ordered(cls, order: Mapping[str, Any]) -> Self:
+    def from_order(cls, order: Mapping[str, Any]) -> Self:
         """Return the task of an order of the table."""
         try:
-            return cls.model_validate_json(canonical(order))
+            return cls.model_validate_json(canonical_json(order))
         except (ValidationError, ValueError):
             raise AuditError(
                 "This request cannot be read: it is damaged, or of another version of the program.",
@@ -163,7 +163,7 @@ def queue_of(device: str) -> str:
     return device if device in DEVICES else "cuda" if _FIRST_GPU.exists() else "cpu"
 
 
-def states_of(*paths: Path | None, where: str) -> list[list[object]]:
+def read_file_states(*paths: Path | None, where: str) -> list[list[object]]:
     """Return what tells files, or those of folders, from what stood there before."""
     states: list[list[object]] = []
     try:
@@ -175,13 +175,13 @@ def states_of(*paths: Path | None, where: str) -> list[list[object]]:
     return states
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """Return a value of JSON as bytes that are the same wherever it is written."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def refusal(
-    error: ValidationError, *, where: str = "", of: type[BaseModel] | None = None
+    error: ValidationError, *, where: str = "", record_type: type[BaseModel] | None = None
 ) -> AuditError:
     """Return what is wrong with the first field that is refused, in words and without its value.
 
@@ -189,15 +189,15 @@ def refusal(
     """
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    known = of.model_fields.get(field) if of else None
-    field = known.title or field if known else field
+    field_info = record_type.model_fields.get(field) if record_type else None
+    field = field_info.title or field if field_info else field
     message = first["msg"].lower()
     words = _WORDS.get(first["type"], "cannot be taken: {message}.")
     place: str = where or field
     if where and field:
         place = Message("{place} ({field})", place=Message(where), field=Message(field))
-    bounds = {type(one).__name__: one for one in known.metadata} if known else {}
-    if known and known.annotation is int and bounds.keys() >= {"Ge", "Le"}:
+    bounds = {type(bound).__name__: bound for bound in field_info.metadata} if field_info else {}
+    if field_info and field_info.annotation is int and bounds.keys() >= {"Ge", "Le"}:
         low, high = bounds["Ge"].ge, bounds["Le"].le
         return AuditError(
             "must be a whole number from {low} to {high}.", where=place, low=low, high=high

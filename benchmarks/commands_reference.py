@@ -9,7 +9,7 @@ from argparse import Action, ArgumentParser, _HelpAction, _SubParsersAction
 from collections.abc import Iterator
 from pathlib import Path
 
-from audit.cli import parser
+from audit.cli import make_parser
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
 _HEAD = """# Commands
@@ -23,7 +23,10 @@ _EVERYWHERE = ("--json",)
 def reference() -> str:
     """Return the text of docs/commands.md."""
     return "\n".join(
-        [_HEAD, *(_section(*command_and_title) for command_and_title in _list_commands(parser()))]
+        [
+            _HEAD,
+            *(_section(*command_and_title) for command_and_title in _list_commands(make_parser())),
+        ]
     )
 
 
@@ -31,7 +34,7 @@ def options() -> dict[str, set[str]]:
     """Return for each command ("corpus build") the options that it takes."""
     return {
         command.prog.removeprefix("python -m audit "): set(command._option_string_actions)
-        for command, _ in _list_commands(parser())
+        for command, _ in _list_commands(make_parser())
     }
 
 

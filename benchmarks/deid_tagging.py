@@ -26,7 +26,7 @@ from audit.deid.release import Release
 from audit.deid.tagger import is_light, tag_and_check
 from audit.deid.taggers import load_tagger
 from audit.deid.tagging import tag_notes
-from audit.executor import n_cores
+from audit.executor import count_cores
 from audit.notes.read import open_notes
 from benchmarks.synthetic import in_turn
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tagger", nargs="+", default=["rules", "default"])
     parser.add_argument("--notes", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=n_cores())
+    parser.add_argument("--workers", type=int, default=count_cores())
     parser.add_argument("--json", type=Path)
     parser.add_argument("--part", nargs=3, metavar=("WHAT", "TAGGER", "FOLDER"))
     options = parser.parse_args()

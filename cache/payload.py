@@ -83,9 +83,9 @@ def canonical_json(value: JSON) -> bytes:
     and back. 1 and 1.0 and true are three different values. Raises `TypeError` for what is not
     JSON (numpy integers are not: call `int` first).
     """
-    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode(
-        "ascii"
-    )
+    return json.dumps(
+        _encode_json(value), sort_keys=True, separators=(",", ":"), allow_nan=False
+    ).encode("ascii")
 
 
 def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
@@ -100,7 +100,7 @@ def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> b
     Equal bytes are promised for one version of zlib; `decode` reads those of every version. Raises
     `TypeError` for objects, records and what is no JSON.
     """
-    members = {f"{name}.npy": _as_npy(array) for name, array in arrays.items()}
+    members = {f"{name}.npy": _write_npy(array) for name, array in arrays.items()}
     members[_META] = canonical_json(meta)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as zipped:
@@ -120,10 +120,10 @@ def decode(body: bytes | memoryview) -> Stored:
     arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as zipped:
-            meta = _from_plain(json.loads(zipped.read(_META)))
+            meta = _decode_json(json.loads(zipped.read(_META)))
             for name in zipped.namelist():
                 if name != _META:
-                    arrays[name.removesuffix(".npy")] = _from_npy(zipped.read(name))
+                    arrays[name.removesuffix(".npy")] = _read_npy(zipped.read(name))
     except _NO_ARCHIVE as error:
         raise CorruptValueError("not an archive of arrays and JSON") from error
     if not isinstance(meta, dict):
@@ -150,7 +150,7 @@ def unseal(payload: bytes) -> tuple[str, memoryview]:
     return name.decode("ascii", errors="replace"), view[_N_HEADER_BYTES + n_key_bytes :]
 
 
-def _as_npy(array: NDArray[Any]) -> bytes:
+def _write_npy(array: NDArray[Any]) -> bytes:
     plain = np.asarray(array)
     if plain.dtype.kind not in _DTYPE_KINDS:
         raise TypeError(f"numbers of type {plain.dtype} cannot be stored without pickle")
@@ -161,21 +161,21 @@ def _as_npy(array: NDArray[Any]) -> bytes:
     return out.getvalue()
 
 
-def _from_npy(data: bytes) -> NDArray[Any]:
+def _read_npy(data: bytes) -> NDArray[Any]:
     # numpy reads the header with `ast`, which fails by chance where threads do so at once
     # (CPython 3.11: "AST constructor recursion depth mismatch"). Ours has one form only.
-    found = _NPY_HEADER.match(data)
-    if found is None:
+    header = _NPY_HEADER.match(data)
+    if header is None:
         raise ValueError("not an array that was written here")
-    dtype = np.dtype(found[1].decode("ascii"))
-    sizes = tuple(map(int, re.findall(rb"\d+", found[2])))
-    if math.prod(sizes) * dtype.itemsize != len(data) - found.end():
+    dtype = np.dtype(header[1].decode("ascii"))
+    sizes = tuple(map(int, re.findall(rb"\d+", header[2])))
+    if math.prod(sizes) * dtype.itemsize != len(data) - header.end():
         raise ValueError("an array has another size")
-    read_only: NDArray[Any] = np.ndarray(sizes, dtype, data, found.end())
+    read_only: NDArray[Any] = np.ndarray(sizes, dtype, data, header.end())
     return read_only.copy()
 
 
-def _plain(value: Any) -> Any:
+def _encode_json(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -183,15 +183,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         if _FLOAT in value or not all(isinstance(name, str) for name in value):
             raise TypeError(f"names in JSON are text, and not {_FLOAT!r}")
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: _encode_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_encode_json(item) for item in value]
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _from_plain(value: Any) -> Any:
+def _decode_json(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {_FLOAT}:
             return float(value[_FLOAT])
-        return {name: _from_plain(item) for name, item in value.items()}
-    return [_from_plain(item) for item in value] if isinstance(value, list) else value
+        return {name: _decode_json(item) for name, item in value.items()}
+    return [_decode_json(item) for item in value] if isinstance(value, list) else value

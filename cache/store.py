@@ -78,7 +78,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = Path(directory).resolve()
         self.n_corrupt = self.n_rebuilt = 0
-        with self._told():
+        with self._explain_errors():
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_mode & 0o077:
                 self.directory.chmod(0o700)
@@ -105,10 +105,10 @@ class Store:
         changing()
         path = self._path(key)
         payload = seal(key, encode(arrays=arrays, meta=meta))
-        with self._told(), self._locked():
+        with self._explain_errors(), self._lock():
             if _read(path) != payload:
                 if not path.exists():  # listed first: a file that is not listed is never seen
-                    self._indexed(lambda index: index.set(key, 1))
+                    self._use_index(lambda index: index.set(key, 1))
                 _make_folder(path.parent)
                 with whole_file(path) as file:
                     file.write(payload)
@@ -116,7 +116,7 @@ class Store:
     def get(self, key: str) -> Stored | None:
         """Return what was put under a key, or None if it has to be computed (again)."""
         path = self._path(key)
-        with self._told():
+        with self._explain_errors():
             payload = _read(path)
             if payload is None:
                 return None
@@ -126,7 +126,7 @@ class Store:
                     return decode(body)
                 raise CorruptValueError("the value of another key")
             except CorruptValueError:
-                with self._locked():
+                with self._lock():
                     if _read(path) == payload:  # no other writer has been here
                         self._move_aside(path)
                 return None
@@ -134,10 +134,10 @@ class Store:
     def remove(self, *keys: str) -> None:
         """Forget values, and what there is not."""
         changing()
-        with self._told(), self._locked():
+        with self._explain_errors(), self._lock():
             for key in keys:
                 self._path(key).unlink(missing_ok=True)
-            self._indexed(partial(_delist, keys))
+            self._use_index(partial(_delist, keys))
 
     def put_record(self, key: str, record: JSON) -> None:
         """Keep one JSON value under a key; NaN is allowed."""
@@ -150,19 +150,19 @@ class Store:
 
     def keys(self, prefix: str = "") -> tuple[str, ...]:
         """Return the keys that begin with `prefix`, sorted; their values are not checked."""
-        with self._told(), self._locked():
-            listed = self._indexed(lambda index: list(index.iterkeys()))
+        with self._explain_errors(), self._lock():
+            listed = self._use_index(lambda index: list(index.iterkeys()))
         return tuple(
             sorted(key for key in listed if key.startswith(prefix) and self._path(key).exists())
         )
 
-    def _locked(self) -> Lock:
+    def _lock(self) -> Lock:
         lock = taken(self.directory / "lock", waits=True)
         assert lock is not None
         return lock
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Say in plain words what the machine could not do."""
         try:
             yield
@@ -177,7 +177,7 @@ class Store:
                 reason=reason,
             ) from error
 
-    def _indexed(self, operation: Callable[[Any], T]) -> T:
+    def _use_index(self, operation: Callable[[Any], T]) -> T:
         """Ask the index, made anew where it is missing or damaged; the caller holds the lock."""
         folder, values = self.directory / _INDEX, self.directory / _VALUES
         try:
@@ -189,17 +189,17 @@ class Store:
             if name.removeprefix("SQLITE_").startswith(_MACHINE):
                 raise
         self.n_rebuilt += values.exists()
-        for left in self.directory.glob(f"{_INDEX}.making-*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.directory.glob(f"{_INDEX}.making-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         # A name of its own: a connection that an error left open takes away, when it is closed at
         # last, whatever log stands under the path of its own.
-        making = folder.with_suffix(f".making-{secrets.token_hex(4)}")
-        making.mkdir(mode=0o700)
-        with closing(_Index(making)) as index, index.transact():
+        new_folder = folder.with_suffix(f".making-{secrets.token_hex(4)}")
+        new_folder.mkdir(mode=0o700)
+        with closing(_Index(new_folder)) as index, index.transact():
             for path in sorted(values.rglob(f"*{_ENDING}")):
                 index.set(path.relative_to(values).with_suffix("").as_posix(), 1)
         shutil.rmtree(folder, ignore_errors=True)
-        making.rename(folder)
+        new_folder.rename(folder)
         with closing(_Index(folder)) as index:
             return operation(index)
 

@@ -102,7 +102,7 @@ def follow_link() -> None:
 def draw_again(say: Words) -> AuditInputs | None:
     """Offer to ask the same of a new model; return what is taken over where that is chosen."""
     wanted = st.query_params.get("like", "")
-    line = choose_audit(wanted, kept=cached.kept_audits()[0], demo={})
+    line = choose_audit(wanted, audits=cached.kept_audits()[0], demo={})
     if line is None or (line.is_demo and not wanted):
         if wanted:
             remark(say, "audit_like_gone")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from audit.report.compare import DIGESTS, SETTINGS, Comparison
 from audit.report.published import PaperRow, paper_rows, published_tables
-from audit.report.report import AuditReport, KeptAudit, Linking, Rule, Share, others_alike_first
+from audit.report.report import AuditReport, KeptAudit, Linking, Rule, Share, list_other_audits
 from audit.report.threshold import LOW_FPRS
 from audit.tables import UNDEFINED, decimal, small
 from pages.ui import blocks, cached, measure_checks, measure_threshold, section
@@ -71,7 +71,9 @@ def draw_mentions(say: Words, report: AuditReport) -> None:
 
 def draw_compare(say: Words, report: AuditReport) -> None:
     """Draw the choice of a second audit, and the comparison."""
-    others = {one.digest[:12]: one for one in others_alike_first(report, kept=section.place().kept)}
+    others = {
+        one.digest[:12]: one for one in list_other_audits(report, audits=section.place().kept)
+    }
     if not others:
         empty(say, "measures_no_other")
         return
@@ -250,8 +252,8 @@ def draw_paper(say: Words, report: AuditReport) -> None:
 
 
 def _rules(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
-    for stratum, one in report.measures.shown.items():
-        for name, judges, rule in one.judged(report.fixed_score):
+    for stratum, one in report.measures.table_strata.items():
+        for name, judges, rule in one.yield_rules(report.fixed_score):
             if judges == "held_out":
                 title = Cell(say.text(f"measures_score_{name}"), say.text("measures_held_out"))
             else:
@@ -270,8 +272,8 @@ def _rates(rule: Rule) -> list[Share]:
 
 
 def _scores(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
-    for stratum, one in report.measures.shown.items():
-        for score, ranking in one.ranked(report.fixed_score).items():
+    for stratum, one in report.measures.table_strata.items():
+        for score, ranking in one.rank_scores(report.fixed_score).items():
             note = "measures_fixed" if score == report.fixed_score else ""
             note = "measures_baseline" if score in one.baselines else note
             title = Cell(say.text(f"measures_score_{score}"), say.text(note) if note else "")
@@ -319,7 +321,7 @@ def _draw_published(say: Words, report: AuditReport) -> None:
 
 
 def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[str | int | Cell]:
-    here, there = row.here, row.there
+    here, there = row.reached, row.published
     label = say.text(f"paper_row_{row.model if table == 2 or not row.attack else row.attack}")
     found = [*map(measured, _rates(here))] if here else [UNDEFINED] * len(_RATES)
     found.append(_counts(here.confusion.four if here else None))

@@ -14,7 +14,7 @@ import streamlit as st
 from audit.report import name_table as listed
 from audit.report.documents import holds_name
 from audit.report.name_table import FACETS, Wish
-from audit.report.report import AuditReport, Inspection, KeptAudit, compared_scores
+from audit.report.report import AuditReport, Inspection, KeptAudit, select_compared_scores
 from audit.tables import decimal, small
 from pages.ui import blocks, cached, name_documents, section
 from pages.ui.access import is_revealed, names_in_files, shown_name, shown_passage
@@ -68,8 +68,8 @@ def draw_names(say: Words, report: AuditReport) -> None:
     if report.verdict.is_of_todays_rule:
         st.html(blocks.heading("", below=report.verdict.condition(say.language)))
     wish = draw_wish(say, report.table)
-    found = listed.select(report.table, wish=wish)
-    chosen = listed.row_of(report.table, st.query_params.get("name", ""))
+    found = listed.select_names(report.table, wish=wish)
+    chosen = listed.find_row(report.table, st.query_params.get("name", ""))
     write("name", "" if chosen is None else f"{report.table['name_id'][chosen]:.0f}")
     ids = [f"{name_id:.0f}" for name_id in found["name_id"]]
     if ids:
@@ -285,10 +285,10 @@ def draw_blocks(say: Words, report: AuditReport, inspection: Inspection, *, row:
 
 def draw_among(say: Words, report: AuditReport, name: pd.Series, inspection: Inspection) -> None:
     """Draw the name's score among those of the controls that its p-value compares it with."""
-    among = listed.among_controls(
+    among = listed.place_among_controls(
         name["score"],
         threshold=name["threshold"],
-        controls=compared_scores(report, inspection, row=int(name["name_id"])),
+        controls=select_compared_scores(report, inspection, row=int(name["name_id"])),
     )
     if among is None:
         head(say, "names_among", below="names_among_none")
@@ -357,7 +357,7 @@ def draw_passages(
     head(say, "names_passages")
     row, found = int(name["name_id"]), []
     if inspection is not None:
-        found = listed.fitting_passages(
+        found = listed.list_fitting_passages(
             inspection.passages,
             places=inspection.best_passages[row].tolist(),
             ratios=inspection.best_log_ratio[row].tolist(),
@@ -394,7 +394,7 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
     view = cached.marked_documents(report.digest)
     if view is None:
         return
-    found = {model.who: holds_name(model, name_id=name_id) for model in view.models}
+    found = {model.role: holds_name(model, name_id=name_id) for model in view.models}
     counts = {who: int(has.sum()) for who, has in found.items()}
     head(say, "names_documents", n=len(view), **counts)
     items = []

@@ -8,7 +8,7 @@ from audit.attack.decisions import ALPHA, LOOK_ALPHA
 from audit.errors import render_message
 from audit.jobs import service
 from audit.jobs.table import Job
-from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, strongest_names
+from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, select_strongest_names
 from audit.report.report import AuditReport, KeptAudit
 from audit.stats import NO_ESTIMATE
 from audit.tables import decimal, small
@@ -116,7 +116,7 @@ def draw_verdict(say: Words, report: AuditReport) -> None:
     footer = say.text("audit_footer", at=day(report.at), **names)
     state = state_name(say, verdict.state, rule=verdict.rule)
     eyebrow = f"{state} · {say.text(f'scenario_{report.scenario.number}')}"
-    answer = (verdict.state, eyebrow, verdict.in_short(lang), verdict.now(lang), footer)
+    answer = (verdict.state, eyebrow, verdict.in_short(lang), verdict.next_step(lang), footer)
     st.html(blocks.verdict_cards([blocks.Verdict(*answer)]))
     if not verdict.is_of_todays_rule:
         with st.container(key="older_rule"):
@@ -259,7 +259,7 @@ def draw_guards(say: Words, report: AuditReport) -> None:
 
 def draw_strongest(say: Words, report: AuditReport) -> None:
     """Draw the names that stand out most, masked; or that nobody does."""
-    found = strongest_names(report.table)[:N_STRONGEST]
+    found = select_strongest_names(report.table)[:N_STRONGEST]
     limits = {"alpha": f"{ALPHA:g}", "look": f"{LOOK_ALPHA:g}"}
     if not len(found):
         remark(say, "strongest_none", **limits)

@@ -28,7 +28,7 @@ from audit.names.candidates import OF_HOSPITAL, Candidates
 from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
 from audit.names.spelling import refuse_opposite_twins
-from audit.progress import FINISHING, LOADING, Phase, expected_seconds
+from audit.progress import FINISHING, LOADING, Phase, estimate_seconds
 from audit.stats import MIN_NAMES
 from audit.task import queue_of
 from cache.store import Store
@@ -101,7 +101,7 @@ class Plan:
 
     def seconds(self, store: Store) -> float:
         """Return the expected time. Partly finished work counts as not started."""
-        return 0.0 if self.is_answered(store) else expected_seconds(self.phases)
+        return 0.0 if self.is_answered(store) else estimate_seconds(self.phases)
 
 
 def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -> Plan:

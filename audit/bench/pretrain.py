@@ -22,9 +22,9 @@ from audit.models.forward import use_exact_float32
 from audit.models.load import pick_device
 from audit.rng import generator
 from audit.training.config import TrainSettings
-from audit.training.loop import Hardware, memory_kept
+from audit.training.loop import Hardware, keep_memory
 from audit.training.masked_lm import MaskedLearner
-from audit.training.tokens import Ids, SpecialIds, masked_rows
+from audit.training.tokens import Ids, SpecialIds, mask_rows
 
 _LENGTH, _BATCH = 128, 8
 _N_STEPS = 1_000_000  # of a training that is never finished: the learning rate is constant
@@ -63,7 +63,7 @@ def measure_pretraining(settings: BenchSettings) -> dict[str, Any]:
             return float(batch)
 
         def product() -> float:
-            with memory_kept(), use_exact_float32(device):
+            with keep_memory(), use_exact_float32(device):
                 losses["product"].append(float(learner.step(next(steps["product"]))[0]))
             return float(batch)
 
@@ -92,7 +92,7 @@ class _PlainLoop:
         """Train on one step; return its loss."""
         rng = generator(self._settings.seed, "row masks", step)
         rows, share = self._rows.of_step(step), self._settings.mask_share
-        masked = masked_rows(rows, special=self._rows.special, share=share, rng=rng)
+        masked = mask_rows(rows, special=self._rows.special, share=share, rng=rng)
         labels = np.full_like(rows, -100)
         np.put_along_axis(labels, masked.positions, masked.targets, axis=1)
         device = self._model.device
@@ -121,4 +121,4 @@ class _Rows:
         rng = np.random.default_rng([7, step])
         words = FIRST_WORD + np.minimum(rng.zipf(1.3, self._shape) - 1, self._n_words - 1)
         words[:, 1::2] = FIRST_WORD + (words[:, ::2] * 7 + 11) % self._n_words
-        return self.special.framed(words)
+        return self.special.add_frame(words)

@@ -84,7 +84,7 @@ from audit.corpus.truth import (
     listed_bytes,
 )
 from audit.errors import AuditError, Message
-from audit.executor import executor_of, in_order
+from audit.executor import open_executor, run_in_order
 from audit.home import salted_digest
 from audit.names.candidates import Accepts, Candidates, make_candidates
 from audit.names.matching import NameIndex, Pair, pair_of
@@ -96,7 +96,7 @@ from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import MAX_TITLE_CHARS, building_folder, new_identifier
 from audit.tables import RowNote
-from audit.task import MAX_SEED, Columns, Contact, Question, Task, states_of
+from audit.task import MAX_SEED, Columns, Contact, Question, Task, read_file_states
 
 T = TypeVar("T")
 MAX_WORKERS = 64
@@ -191,11 +191,11 @@ class CorpusTask(Task):
         settings = self.with_(title="", corpus_id="0" * 12).plain()
         del settings["workers"]
         states = [
-            states_of(self.notes, where="notes"),
-            states_of(self.register_file, where="register"),
+            read_file_states(self.notes, where="notes"),
+            read_file_states(self.register_file, where="register"),
         ]
         # The digest is salted because the paths of notes must not leave this installation.
-        return self.asked(
+        return self.make_question(
             label=self.notes.name, about=salted_digest(json.dumps([settings, states]))
         )
 
@@ -256,7 +256,7 @@ def make_corpus(
     names = (*_FILES, *_HELD_OUT_FILES) if order.hold_out else _FILES
     with (
         corpus_folder(out, names=names) as files,
-        executor_of(n_workers=order.workers) as executor,
+        open_executor(n_workers=order.workers) as executor,
     ):
         making = _Making(order, source, files, meter, executor, building_folder(out))
         making.read()
@@ -450,7 +450,7 @@ class _Making:
         run_batch = partial(work, self._rules)
         if self._executor is not None:
             run_batch = partial(run_in_process, work, pickle.dumps(self._rules))
-        yield from in_order(
+        yield from run_in_order(
             self._executor,
             (partial(run_batch, batch) for batch in self._batches(stage)),
             n_workers=self._order.workers,

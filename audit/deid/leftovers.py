@@ -309,7 +309,7 @@ def write_leftovers(
         progress=progress,
         should_stop=should_stop,
     )
-    write_whole(tagged.path / LEFTOVERS, leftovers.with_(corrections=digest).written())
+    write_whole(tagged.path / LEFTOVERS, leftovers.with_(corrections=digest).to_bytes())
 
 
 def read_leftovers(tagged: TaggedSet) -> Leftovers | None:

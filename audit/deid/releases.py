@@ -85,7 +85,7 @@ def _begin_release(folder: Path, release: Release) -> WrittenRelease:
         title=title, created=now(), place=_place_of(folder), how=release
     )
     key = {KEY: release.key.secret} if release.key else {}
-    return RELEASES.put(new_identifier(), key | {_RECORD: release_record.written()})
+    return RELEASES.put(new_identifier(), key | {_RECORD: release_record.to_bytes()})
 
 
 def _place_of(folder: Path) -> str:

@@ -52,10 +52,10 @@ from audit.notes.formats import GOLD, PairedFiles, format_jsonl_line
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, relabel_document
 from audit.patients.finder import FINDER_VERSION
-from audit.progress import FINISHING, Meter, Phase, whole
+from audit.progress import FINISHING, Meter, Phase, combine_phases
 from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
 from audit.stats import N_REPLICATES
-from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, states_of
+from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, read_file_states
 
 LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
@@ -122,7 +122,7 @@ class ScoreTask(Task):
         del plain["policy"]
         about = [
             plain,
-            states_of(*files, where=GOLD),
+            read_file_states(*files, where=GOLD),
             f"{tagger.digest} {FINDER_VERSION}" if tagger else "",
             *self.policy.decisive(),
         ]
@@ -133,7 +133,9 @@ class ScoreTask(Task):
         if tagger and not tagger.is_quick:
             device = queue_of("auto")
         label = tagger.tagger_id if tagger else ""
-        return self.with_(score_id=score_id).asked(label=label, device=device, about=score_id)
+        return self.with_(score_id=score_id).make_question(
+            label=label, device=device, about=score_id
+        )
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Make the score unless it is kept already; return its identifier."""
@@ -242,7 +244,9 @@ class _Run:
         source, contact, size = self.task.predicted, self.contact, self.gold.stat().st_size
         if source.kind == TAGGER:
             scored_tagger = load_tagger(source.ref)
-            self._plan([whole(TAGGING, [tagging_phase(scored_tagger, size)], kind=TAGGING)])
+            self._plan(
+                [combine_phases(TAGGING, [tagging_phase(scored_tagger, size)], kind=TAGGING)]
+            )
             if not self.tags.is_dir():
                 is_whole, start_time = not building_folder(self.tags).exists(), time.monotonic()
                 tag_notes(
@@ -250,7 +254,7 @@ class _Run:
                     tagger=scored_tagger,
                     folder=self.tags,
                     release=Release(),
-                    progress=self.meter.part(TAGGING),
+                    progress=self.meter.make_listener(TAGGING),
                     should_stop=contact.should_stop,
                 )
                 self.seconds = time.monotonic() - start_time if is_whole else None

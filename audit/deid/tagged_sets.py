@@ -393,7 +393,7 @@ def keep_corrections(tagged: TaggedSet, corrections: Sequence[Correction]) -> No
     lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
     assert lock is not None
     with lock:
-        new_lines = b"".join(correction.written() + b"\n" for correction in corrections)
+        new_lines = b"".join(correction.to_bytes() + b"\n" for correction in corrections)
         write_whole(tagged.path / CORRECTIONS, _read_corrections(tagged) + new_lines)
 
 

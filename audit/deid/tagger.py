@@ -17,7 +17,7 @@ from pydantic import Field
 from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.notes.spans import TYPES, Span
-from audit.task import Record, canonical
+from audit.task import Record, canonical_json
 
 Tags = tuple[Span, ...]
 """Spans of one text: inside it, sorted, none sharing a character with another."""
@@ -198,7 +198,7 @@ class TaggerFile(Record):
             with open_regular(folder / TAGGER) as file:
                 content = json.loads(file.read(MAX_BYTES))
             head = [content.pop(name) for name in ("kind", "version", "digest")]
-            facts = cls.read(canonical(content), where=TAGGER)
+            facts = cls.read(canonical_json(content), where=TAGGER)
             if head != [cls.kind, _VERSION, facts.digest()]:
                 raise ValueError("another kind, or another digest")
         except OSError as error:

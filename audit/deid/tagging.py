@@ -38,7 +38,7 @@ from audit.deid.release import SURROGATE, Release, n_marks
 from audit.deid.tagger import Tagger, Tags, check_tags, is_light, tag_and_check
 from audit.deid.taggers import add_fallback
 from audit.errors import AuditCancelled, AuditError
-from audit.executor import executor_of, in_order
+from audit.executor import open_executor, run_in_order
 from audit.home import salted_digest
 from audit.notes.fhir import Groups
 from audit.notes.formats import format_jsonl_line
@@ -117,7 +117,7 @@ def tag_notes(
             Phase(WRITING, n_written, 1e-6, WRITING + pace),
         ]
         meter = Meter(plan, listener=progress, should_stop=should_stop)
-        with executor_of(n_workers=n_workers) as executor:
+        with open_executor(n_workers=n_workers) as executor:
             work = _Work(source, tagger, meter, executor, n_workers)
             run = _Run(files, _ReleaseRules(release, policy, uncopied), register)
             for batch, names_by_note in work.tag_batches(answers, should_stop):
@@ -443,7 +443,7 @@ class _Work:
                 waiting.append(batch)
                 yield call(batch)
 
-        results_in_order = in_order(
+        results_in_order = run_in_order(
             self._executor,
             calls(),
             n_workers=self._n_workers,

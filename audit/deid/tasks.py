@@ -32,13 +32,13 @@ from audit.deid.taggers import (
 )
 from audit.deid.tagging import FALLBACK, Uncopied, tag_notes
 from audit.errors import AuditError
-from audit.executor import n_cores
+from audit.executor import count_cores
 from audit.foreign import decode_text, is_fhir
 from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.patients.finder import FINDER_VERSION
 from audit.patients.register import open_register, read_register
-from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, states_of
+from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, read_file_states
 from audit.training.config import LossPoint
 
 _SHORT_BYTES = {RULES: 2_000_000, COMBINED: 2_000_000, "token": 400_000, PACKAGED: 400_000}
@@ -121,7 +121,7 @@ class TaggingTask(Task):
         """Return the question; equal notes, tagger and replacement are one set."""
         queue = SHORT if self.device == "cpu" else "cpu" if self.is_quick else queue_of("auto")
         label = TAGGED_SETS.get(self.tagged_id).tagger_id
-        return self.asked(label=label, device=queue, about=self.tagged_id)
+        return self.make_question(label=label, device=queue, about=self.tagged_id)
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Tag the notes of the set, or resume an earlier run; return the identifier of the set."""
@@ -145,7 +145,7 @@ class TaggingTask(Task):
                     policy=tagged.policy,
                     register=read_register(register) if register else None,
                     uncopied=tagged.uncopied,
-                    n_workers=1 if self.device == "cpu" else n_cores(),
+                    n_workers=1 if self.device == "cpu" else count_cores(),
                     progress=contact.listen,
                     should_stop=contact.should_stop,
                 )
@@ -238,7 +238,7 @@ def _is_whole(tagged_id: str) -> bool:
 def _identity(file: NotesToTag) -> object:
     if file.content is not None:
         return hashlib.sha256(file.content).hexdigest()
-    return states_of(resolve_note_file(file.file_id), where="notes")
+    return read_file_states(resolve_note_file(file.file_id), where="notes")
 
 
 class TaggerTask(Task):
@@ -294,7 +294,7 @@ class TaggerTask(Task):
         model: object = None
         if isinstance(self.settings, TuningSettings):
             check_directory(self.start or Path())
-            model = states_of(*model_files(self.start or Path()), where="language model")
+            model = read_file_states(*model_files(self.start or Path()), where="language model")
         elif self.start is not None:
             if not (self.start / "config.json").is_file():
                 raise AuditError("There is no model directory with a config.json.", where="encoder")
@@ -302,13 +302,14 @@ class TaggerTask(Task):
         elif self.base:
             model = TaggerFacts.of_folder(network_folder(self.base)).digest()
         notes = [
-            states_of(*files, where="annotated notes") for files in (self.gold, self.validation)
+            read_file_states(*files, where="annotated notes")
+            for files in (self.gold, self.validation)
         ]
         about = [self.settings.plain(), notes, model]
         if self.label_map:
             about.append(self.label_map)
         tagger_id = TRAINED + salted_digest(f"tagger {json.dumps(about, sort_keys=True)}")[:12]
-        return self.with_(tagger_id=tagger_id).asked(
+        return self.with_(tagger_id=tagger_id).make_question(
             label=self.start.name if self.start else Path(self.base).name or "characters",
             device=queue_of(self.device),
             about=[tagger_id, None if self.out is None else str(self.out)],
@@ -318,7 +319,7 @@ class TaggerTask(Task):
         """Train, or resume a training; return the identifier of the tagger."""
 
         def tell(point: LossPoint) -> None:
-            if text := point.told():
+            if text := point.describe():
                 contact.say(text)
 
         contact.say("Reading the annotated notes.")

@@ -34,8 +34,8 @@ from audit.names.files import read_names
 from audit.notes.formats import read_jsonl
 from audit.notes.passages import read_passages
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
-from audit.progress import Meter, Phase, ProgressListener, StopQuestion, whole
-from audit.report.compare import auc_difference
+from audit.progress import Meter, Phase, ProgressListener, StopQuestion, combine_phases
+from audit.report.compare import measure_auc_difference
 from audit.report.name_table import numbers
 from audit.report.report import AuditReport, Measured, Number, Part
 from audit.rng import generator
@@ -132,7 +132,7 @@ class LeakageTask(Task):
 
     def question(self) -> Question:
         """Return the question: the digests of the taggers and the demo's model are part of it."""
-        return self.asked(
+        return self.make_question(
             label=f"demo {self.language}", device=queue_of(self.device), about=leakage_id(self)
         )
 
@@ -524,7 +524,9 @@ def _auc_difference(
     scores, reference_scores = (
         numbers(audit.names["score"])[rows] for audit in (report, reference)
     )
-    return auc_difference(scores, other=reference_scores, is_member=is_member[rows])[2]
+    return measure_auc_difference(scores, other_scores=reference_scores, is_member=is_member[rows])[
+        2
+    ]
 
 
 def run_leakage(
@@ -556,14 +558,14 @@ def run_leakage(
             notes=notes,
             order=order,
             folder=arms_folder,
-            progress=meter.part(arm.code, f"{arm.code}: "),
+            progress=meter.make_listener(arm.code, f"{arm.code}: "),
             should_stop=should_stop,
         )
         meter.finish(arm.code)
         report = run_audit(
             _make_request(order, notes, trained_model.folder / MODEL),
             store=store,
-            progress=meter.part(_attack_stage(arm), f"{_attack_stage(arm)}: "),
+            progress=meter.make_listener(_attack_stage(arm), f"{_attack_stage(arm)}: "),
             should_stop=should_stop,
         )
         meter.finish(_attack_stage(arm))
@@ -607,7 +609,7 @@ def _make_request(order: LeakageTask, notes: HospitalNotes, model: Path) -> Audi
 
 def _yield_stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
     """Yield the phases in order; every arm trains on about as much text."""
-    from audit.training.masked_lm import phases as training_phases
+    from audit.training.masked_lm import plan_phases as training_phases
 
     sample_training = _make_training(order, notes, folder=notes.folder, title="")
     training = list(training_phases(sample_training))
@@ -616,8 +618,8 @@ def _yield_stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
         if arm.kind == TAGGER:
             n_chars = sum(len(document.text) for document in notes.documents)
             yield Phase(_tagging_stage(arm), n_chars, 1e-5, "tagging the demo's notes")
-        yield whole(arm.code, training, kind="training")
-        yield whole(_attack_stage(arm), attack, kind="attack")
+        yield combine_phases(arm.code, training, kind="training")
+        yield combine_phases(_attack_stage(arm), attack, kind="attack")
 
 
 def _tagging_stage(arm: Arm) -> str:

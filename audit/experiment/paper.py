@@ -44,8 +44,8 @@ from audit.progress import (
     Phase,
     ProgressListener,
     StopQuestion,
-    expected_seconds,
-    whole,
+    combine_phases,
+    estimate_seconds,
 )
 from audit.report.name_table import numbers
 from audit.report.published import ATTACKS, PAPER_RULE, PAPER_RULE_ON_GENERAL, published_tables
@@ -141,7 +141,7 @@ class ExperimentTask(Task):
 
     def question(self) -> Question:
         """Return the question; its folder is part of it."""
-        return self.asked(
+        return self.make_question(
             label=inspect_model(self.general).name,
             device=queue_of(self.device),
             about=[self.answer_digest(), str(self.out)],
@@ -195,7 +195,7 @@ def run_experiment(
     meter = Meter(_yield_stages(order), listener=progress)
     # D_private, D_public and the candidate list, once (sections 3.2 and 3.4).
     if not corpus.is_dir():
-        listener = meter.part(CORPUS, f"{CORPUS}: ")
+        listener = meter.make_listener(CORPUS, f"{CORPUS}: ")
         make_corpus(order.corpus(), out=corpus, progress=listener, should_stop=should_stop)
     meter.finish(CORPUS)
     examination = read_examination(corpus)
@@ -205,7 +205,7 @@ def run_experiment(
     )
     trained_model = train(
         _make_training(order),
-        progress=meter.part(HOSPITAL, f"{HOSPITAL}: "),
+        progress=meter.make_listener(HOSPITAL, f"{HOSPITAL}: "),
         should_stop=should_stop,
     )
     meter.finish(HOSPITAL)
@@ -220,14 +220,14 @@ def run_experiment(
     questions = list(_yield_questions(order))
     for question, epochs in product(questions, order.epochs):
         stage = audit_stage(epochs, scenario=question.scenario_number)
-        meter.resize(stage, expected_seconds(list_phases(question)))
+        meter.resize(stage, estimate_seconds(list_phases(question)))
     for question in questions:
         for epochs, step in exposures.items():
             stage = audit_stage(epochs, scenario=question.scenario_number)
             report = run_audit(
                 question.with_(hospital=trained_model.folder / snapshot_name(step)),
                 store=store,
-                progress=meter.part(stage, f"{stage}: "),
+                progress=meter.make_listener(stage, f"{stage}: "),
                 should_stop=should_stop,
             )
             meter.finish(stage)
@@ -245,15 +245,15 @@ _AUDIT_SECONDS = 120.0
 
 def _yield_stages(order: ExperimentTask) -> Iterator[Phase]:
     """Yield the phases in order; how long an audit takes is known once the corpus exists."""
-    from audit.training.masked_lm import phases as training_phases
+    from audit.training.masked_lm import plan_phases as training_phases
 
     source = open_notes(order.notes, columns=dict(order.columns))
     training = list(training_phases(_make_training(order).with_(notes=order.notes)))
-    yield whole(CORPUS, corpus_phases(order.corpus(), source), kind=CORPUS)
-    yield whole(HOSPITAL, training, kind=HOSPITAL)
+    yield combine_phases(CORPUS, corpus_phases(order.corpus(), source), kind=CORPUS)
+    yield combine_phases(HOSPITAL, training, kind=HOSPITAL)
     for scenario, epochs in product(SCENARIOS, order.epochs):
         stage = audit_stage(epochs, scenario=scenario)
-        yield Phase(stage, _AUDIT_SECONDS, kind=f"audit {scenario}", is_whole=True)
+        yield Phase(stage, _AUDIT_SECONDS, kind=f"audit {scenario}", has_own_meter=True)
 
 
 def _make_training(order: ExperimentTask) -> PretrainTask:
@@ -363,7 +363,7 @@ def make_tables(
         "rankings": [
             {**key, "score": score, "is_baseline": score in stratum.baselines, "auc": ranking.auc}
             for key, report, stratum in strata
-            for score, ranking in stratum.ranked(report.fixed_score).items()
+            for score, ranking in stratum.rank_scores(report.fixed_score).items()
         ],
         "found": [key | _count_flagged(report) for key, report in audits],
         "exposures": [{"epochs": epochs, "step": step} for epochs, step in exposures.items()],

@@ -12,22 +12,22 @@ from audit.errors import AuditCancelled, AuditError, Message, places_of
 from audit.home import stay_offline
 from audit.jobs import table
 from audit.jobs.locks import jobs_dir
-from audit.jobs.service import answering
+from audit.jobs.service import open_task
 from audit.jobs.table import Failure, table_contact
 
 NICENESS_VARIABLE = "KART_AUDIT_JOB_NICENESS"
 _LAST = 19  # the greatest niceness
 
 
-def step_back() -> None:
+def lower_priority() -> None:
     """Let pages come first: work of hours takes what they leave of the processors and the disk.
 
     On the disk, too, the kernel ranks by niceness. Where it groups processes by session that ranks
     within the session alone, and the job's session has a niceness of its own. Beside other work
     without a pause that leaves some hundredth of a processor: the variable asks for less niceness.
     """
-    wanted = os.environ.get(NICENESS_VARIABLE, "")
-    niceness = min(int(wanted), _LAST) if wanted.isdecimal() else _LAST
+    niceness_text = os.environ.get(NICENESS_VARIABLE, "")
+    niceness = min(int(niceness_text), _LAST) if niceness_text.isdecimal() else _LAST
     os.nice(niceness)
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(niceness))
@@ -36,13 +36,13 @@ def step_back() -> None:
 def main() -> int:
     """Do the job that the command line names, if it still is to be done."""
     os.umask(0o077)
-    step_back()
+    lower_priority()
     stay_offline()
     job = table.get(sys.argv[1])
     if job is None or job.state != "running":
         return 0
 
-    def unexpected(
+    def record_mistake(
         kind: type[BaseException], error: BaseException, _: TracebackType | None
     ) -> None:
         sys.stderr.write(f"{places_of(error)}\n")
@@ -53,8 +53,8 @@ def main() -> int:
         )
         table.end(job.job_id, state="failed", failure=failure)
 
-    sys.excepthook = unexpected
-    with suppress(AuditCancelled, AuditError, MemoryError), answering(job) as task:
+    sys.excepthook = record_mistake
+    with suppress(AuditCancelled, AuditError, MemoryError), open_task(job) as task:
         result = task.run(table_contact(job.job_id))
         table.end(job.job_id, state="done", result=result)
         (jobs_dir("logs") / f"job-{job.job_id}.log").unlink(missing_ok=True)

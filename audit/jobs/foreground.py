@@ -8,7 +8,7 @@ from collections.abc import Callable
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs import table
 from audit.jobs.locks import device_lock, forget_job_lock, job_lock
-from audit.jobs.service import answering, recover, settle
+from audit.jobs.service import open_task, recover, settle
 from audit.jobs.table import COMMAND, Job, table_contact
 from audit.progress import Progress, ProgressListener
 from audit.shelf import Lock, new_identifier
@@ -30,20 +30,20 @@ def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> 
         lock = job_lock(job_id)  # held before the job can be seen: who finds it free may bury it
         try:
             if (job := table.insert(question, runner=COMMAND, job_id=job_id)) is not None:
-                return _answered(job, progress=progress, say=say)
+                return _answer(job, progress=progress, say=say)
         finally:
             forget_job_lock(job_id)
             if lock is not None:
                 lock.release()
-        other = table.active(question.digest)
-        result = _followed(other, progress=progress, say=say) if other else None
+        active_job = table.find_active(question.digest)
+        result = _follow(active_job, progress=progress, say=say) if active_job else None
     return result
 
 
-def _answered(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
+def _answer(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
     device: Lock | None = None
     try:
-        with answering(job) as task:
+        with open_task(job) as task:
             device = _await_turn(job, say=say)
             result = task.run(table_contact(job.job_id, listener=progress, say=say))
             table.end(job.job_id, state="done", result=result)
@@ -56,52 +56,52 @@ def _answered(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, .
 
 def _await_turn(job: Job, *, say: Say) -> Lock:
     """Return the device's lock as soon as the job is the oldest that waits for it."""
-    said, looked = 0, -_RECOVER_SECONDS
+    n_announced, last_look = 0, -_RECOVER_SECONDS
     while True:
-        if (lock := _claimed(job)) is not None:
+        if (lock := _claim_device(job)) is not None:
             return lock
-        looked = _look_after_others(looked)
-        now = table.get(job.job_id)
-        if now is None or now.state != "queued":
+        last_look = _look_after_others(last_look)
+        current = table.get(job.job_id)
+        if current is None or current.state != "queued":
             raise AuditCancelled
-        if now.n_before != said:
-            said = now.n_before
+        if current.n_before != n_announced:
+            n_announced = current.n_before
             say(
-                f"Waiting for {said} other job(s) on {now.device}. This is job {now.job_id}; "
-                "`python -m audit jobs` lists them."
+                f"Waiting for {n_announced} other job(s) on {current.device}. This is job "
+                f"{current.job_id}; `python -m audit jobs` lists them."
             )
         time.sleep(POLL_SECONDS)
 
 
-def _claimed(job: Job) -> Lock | None:
+def _claim_device(job: Job) -> Lock | None:
     """Return the device's lock if it is free and the job is the oldest that waits for it."""
-    first = table.oldest_queued(job.device)
+    first = table.find_oldest_queued(job.device)
     if first is None or first.job_id != job.job_id or (lock := device_lock(job.device)) is None:
         return None
     settle(job.device)
-    first = table.oldest_queued(job.device)  # an older one may have been put back just now
+    first = table.find_oldest_queued(job.device)  # an older one may have been put back just now
     if first is not None and first.job_id == job.job_id and table.claim(job.job_id):
         return lock
     lock.release()
     return None
 
 
-def _look_after_others(looked: float) -> float:
+def _look_after_others(last_look: float) -> float:
     """See now and then that no other job waits for a process that died; return when it was seen."""
-    if time.monotonic() - looked <= _RECOVER_SECONDS:
-        return looked
+    if time.monotonic() - last_look <= _RECOVER_SECONDS:
+        return last_look
     recover()
     return time.monotonic()
 
 
-def _followed(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...] | None:
+def _follow(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...] | None:
     """Wait for somebody else's job; None where it was interrupted: do it oneself then."""
     say(f"The same question is being answered by job {job.job_id}; its progress follows.")
-    looked = -_RECOVER_SECONDS
+    last_look = -_RECOVER_SECONDS
     try:
         while job.is_active:
             progress(Progress(job.phase or "waiting", job.share, 1.0, job.seconds_left))
-            looked = _look_after_others(looked)
+            last_look = _look_after_others(last_look)
             time.sleep(POLL_SECONDS)
             job = table.get(job.job_id) or job
     except KeyboardInterrupt:

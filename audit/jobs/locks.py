@@ -21,17 +21,17 @@ def jobs_dir(folder: str = "") -> Path:
 
 def device_lock(device: str) -> Lock | None:
     """Take the right to compute for a queue; None where another process has it."""
-    return _taken(f"device-{device}.lock")
+    return _take_lock(f"device-{device}.lock")
 
 
 def worker_lock(device: str) -> Lock | None:
     """Take the right to be a queue's worker; None where another process has it."""
-    return _taken(f"worker-{device}.lock")
+    return _take_lock(f"worker-{device}.lock")
 
 
 def job_lock(job_id: str) -> Lock | None:
     """Take the lock of a job that a command runs itself; None where that command lives."""
-    return _taken(f"job-{job_id}.lock")
+    return _take_lock(f"job-{job_id}.lock")
 
 
 def forget_job_lock(job_id: str) -> None:
@@ -42,12 +42,12 @@ def forget_job_lock(job_id: str) -> None:
 
 def table_lock() -> Lock:
     """Wait for the right to make the table of jobs, and take it."""
-    lock = _taken("table-jobs.lock", waits=True)
+    lock = _take_lock("table-jobs.lock", waits=True)
     assert lock is not None
     return lock
 
 
-def unusable(error: Exception) -> AuditError:
+def explain_unusable(error: Exception) -> AuditError:
     """Return what a person is told where the jobs' directory cannot be used."""
     return AuditError(
         "The list of jobs cannot be read or written ({reason}).",
@@ -56,8 +56,8 @@ def unusable(error: Exception) -> AuditError:
     )
 
 
-def _taken(name: str, *, waits: bool = False) -> Lock | None:
+def _take_lock(name: str, *, waits: bool = False) -> Lock | None:
     try:
         return taken(jobs_dir() / name, waits=waits)
     except OSError as error:
-        raise unusable(error) from None
+        raise explain_unusable(error) from None

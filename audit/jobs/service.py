@@ -42,15 +42,15 @@ def task_class(kind: str) -> type[Task]:
     """Return what a kind of work is asked to do."""
     if kind not in KINDS:
         raise AuditError("This kind of work is of another version of the program.", where=kind)
-    found: type[Task] = resolve_name(KINDS[kind])
-    return found
+    task_type: type[Task] = resolve_name(KINDS[kind])
+    return task_type
 
 
 @contextmanager
-def answering(job: Job) -> Iterator[Task]:
+def open_task(job: Job) -> Iterator[Task]:
     """Give the task of a job; the table is told if the block ends in words, or stopped."""
     try:
-        yield task_class(job.kind).ordered(read_order(job.job_id))
+        yield task_class(job.kind).from_order(read_order(job.job_id))
     except (AuditCancelled, KeyboardInterrupt):
         table.end(job.job_id, state="cancelled")
         raise
@@ -72,7 +72,7 @@ def ensure_worker(device: str) -> bool:
     with lock:
         started = _start([*words, str(lock.descriptor)], log=f"worker-{device}", lock=lock)
         if started.wait():
-            raise locks.unusable(OSError("the worker cannot be started"))
+            raise locks.explain_unusable(OSError("the worker cannot be started"))
     return True
 
 
@@ -98,7 +98,7 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
                 stderr=file,
             )
     except OSError as error:
-        raise locks.unusable(error) from None
+        raise locks.explain_unusable(error) from None
 
 
 MAX_ATTEMPTS = 3
@@ -120,41 +120,41 @@ def recover() -> None:
 
     One look is not enough: the locks of a process that dies fall some moments after it.
     """
-    known = {job.device for job in table.every_job(is_active=True)}
-    for device in known.intersection(locks.QUEUES):
+    active_devices = {job.device for job in table.list_jobs(is_active=True)}
+    for device in active_devices.intersection(locks.QUEUES):
         if (lock := locks.device_lock(device)) is not None:  # nobody computes on it
             with lock:
                 settle(device)
-        left = table.every_job(is_active=True)
-        if any((job.device, job.runner) == (device, WORKER) for job in left):
+        remaining_jobs = table.list_jobs(is_active=True)
+        if any((job.device, job.runner) == (device, WORKER) for job in remaining_jobs):
             ensure_worker(device)
 
 
 @contextmanager
-def looking_after(*, daily: Callable[[], object] = lambda: None) -> Iterator[None]:
+def look_after_jobs(*, daily: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Look after all jobs, again and again, in a thread that lives as long as the block.
 
     `daily` is called at the beginning and once a day.
     """
-    over = threading.Event()
+    ended = threading.Event()
 
     def look() -> None:
         due = 0.0
-        while not over.is_set():
+        while not ended.is_set():
             if time.monotonic() >= due:
                 due = time.monotonic() + _DAY_SECONDS
                 with suppress(Exception):  # the command line says why
                     daily()
             with suppress(Exception):  # the pages say why; the next look may go well
                 recover()
-            over.wait(LOOK_SECONDS)
+            ended.wait(LOOK_SECONDS)
 
     thread = threading.Thread(target=look, name="looking after jobs", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        ended.set()
         thread.join()
 
 
@@ -163,14 +163,14 @@ def settle(device: str) -> None:
 
     Whoever runs a job holds that lock, so under it every job that is said to run is dead.
     """
-    for job in table.every_job(is_active=True):
+    for job in table.list_jobs(is_active=True):
         if job.device == device and job.state == "running":
             _settle(job)
         elif job.device == device and job.runner == COMMAND:
-            leave_to_command(job)
+            is_left_to_command(job)
 
 
-def leave_to_command(job: Job) -> bool:
+def is_left_to_command(job: Job) -> bool:
     """Whether a waiting job's command lives; if not, the job is marked as interrupted."""
     lock = locks.job_lock(job.job_id)
     if lock is None:
@@ -196,13 +196,13 @@ def _settle(job: Job) -> None:
         table.end(job.job_id, state="failed", failure=failure)
 
 
-jobs = table.every_job
-active_job = table.active
+jobs = table.list_jobs
+active_job = table.find_active
 
 
 def active_jobs() -> tuple[Job, ...]:
     """Return the jobs that wait or run, the one asked last first."""
-    return table.every_job(is_active=True)
+    return table.list_jobs(is_active=True)
 
 
 def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
@@ -216,10 +216,10 @@ def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
 def ask(question: Question, *, owner: str = "") -> Job:
     """Add a job for a question, or return the one that is about it already."""
     changing()
-    result = task_class(question.kind).kept(question)
-    if result and (known := table.latest_done(question.digest)):
-        return known
-    job = table.insert(question, owner=owner, result=result) or table.active(question.digest)
+    result = task_class(question.kind).read_answer(question)
+    if result and (done_job := table.find_latest_done(question.digest)):
+        return done_job
+    job = table.insert(question, owner=owner, result=result) or table.find_active(question.digest)
     if job is None:  # it ended in this moment
         return ask(question, owner=owner)
     if job.is_active:
@@ -246,19 +246,19 @@ def resume(job_id: str) -> Job:
         return old
     read_order(old.job_id)
     if not table.queue_again(old.job_id):
-        return table.active(old.question) or job(job_id)
+        return table.find_active(old.question) or job(job_id)
     ensure_worker(old.device)
     return job(job_id)
 
 
 def job(job_id: str) -> Job:
     """Return a job by its id or its beginning, 4 digits or more; AuditError if not just one."""
-    found = table.with_prefix(job_id) if len(job_id) >= 4 else ()
-    if len(found) != 1:
-        what = "{n_found} jobs begin so." if found else "There is no such job."
+    matches = table.find_by_prefix(job_id) if len(job_id) >= 4 else ()
+    if len(matches) != 1:
+        sentence = "{n_found} jobs begin so." if matches else "There is no such job."
         do = "`python -m audit jobs` lists all."
-        raise AuditError(what, where="job", do=do, n_found=len(found))
-    return found[0]
+        raise AuditError(sentence, where="job", do=do, n_found=len(matches))
+    return matches[0]
 
 
 def can_resume(job: Job) -> bool:

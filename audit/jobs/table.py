@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError, Message
-from audit.jobs.locks import jobs_dir, table_lock, unusable
+from audit.jobs.locks import explain_unusable, jobs_dir, table_lock
 from audit.progress import FINISHING, LOADING, Progress, ProgressListener
 from audit.shelf import is_code, new_identifier, now, whole_file
 from audit.task import Contact, Question
@@ -32,15 +32,15 @@ class Failure:
     where: str = ""
     do: str = ""
 
-    def written(self) -> str:
+    def to_text(self) -> str:
         """Return it as JSON, the sentences with their keys and values."""
         return json.dumps({name: Message(part).dump() for name, part in asdict(self).items()})
 
     @classmethod
     def read(cls, text: str) -> Failure:
-        """Return what `written` wrote."""
-        kept = json.loads(text)
-        return cls(*(Message.read(kept[name]) for name in ("what", "where", "do")))
+        """Return what `to_text` wrote."""
+        messages = json.loads(text)
+        return cls(*(Message.read(messages[name]) for name in ("what", "where", "do")))
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ class Job:
 def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
     """Keep an order whole or not at all, readable for its owner only."""
     try:
-        with whole_file(_path(job_id)) as file:
+        with whole_file(_find_order_path(job_id)) as file:
             file.write(json.dumps(order).encode("ascii"))
     except OSError as error:
-        raise unusable(error) from None
+        raise explain_unusable(error) from None
 
 
 def read_order(job_id: str) -> dict[str, Any]:
     """Return a job's order; AuditError if it is no longer there or damaged."""
     try:
-        order = json.loads(_path(job_id).read_text(encoding="ascii"))
+        order = json.loads(_find_order_path(job_id).read_text(encoding="ascii"))
     except (OSError, ValueError):
         order = None
     if not isinstance(order, dict):
@@ -107,18 +107,18 @@ def read_order(job_id: str) -> dict[str, Any]:
 
 def has_order(job_id: str) -> bool:
     """Whether a job's order is still kept."""
-    return _path(job_id).is_file()
+    return _find_order_path(job_id).is_file()
 
 
 def forget_order(job_id: str) -> None:
     """Remove an order that will not be needed again."""
     try:
-        _path(job_id).unlink(missing_ok=True)
+        _find_order_path(job_id).unlink(missing_ok=True)
     except OSError as error:
-        raise unusable(error) from None
+        raise explain_unusable(error) from None
 
 
-def _path(job_id: str) -> Path:
+def _find_order_path(job_id: str) -> Path:
     if not is_code(job_id):
         raise ValueError("no job has such an id")
     return jobs_dir("orders") / f"{job_id}.json"
@@ -181,7 +181,7 @@ def insert(
         owner=owner,
     )
     places = ", ".join(f":{name}" for name in values)
-    n_added = _done(
+    n_added = _execute(
         f"insert into jobs ({', '.join(values)}, turn) select {places}, "
         "coalesce(max(turn), 0) + 1 from jobs where true on conflict do nothing",
         values,
@@ -193,37 +193,37 @@ def insert(
 
 def get(job_id: str) -> Job | None:
     """Return a job; None where there is none with this id."""
-    return _first("job_id = ?", job_id)
+    return _select_first("job_id = ?", job_id)
 
 
-def active(question: str) -> Job | None:
+def find_active(question: str) -> Job | None:
     """Return the waiting or running job of a question."""
-    return _first(f"question = ? and state in {_ACTIVE}", question)
+    return _select_first(f"question = ? and state in {_ACTIVE}", question)
 
 
-def latest_done(question: str) -> Job | None:
+def find_latest_done(question: str) -> Job | None:
     """Return the newest job that answered a question."""
-    return _first("question = ? and state = 'done'", question)
+    return _select_first("question = ? and state = 'done'", question)
 
 
-def oldest_queued(device: str) -> Job | None:
+def find_oldest_queued(device: str) -> Job | None:
     """Return the job whose turn it is on a device."""
-    return _first("device = ? and state = 'queued'", device, order="turn")
+    return _select_first("device = ? and state = 'queued'", device, order="turn")
 
 
 def has_work(device: str) -> bool:
     """Whether a job of a device waits, or is said to run."""
-    return _first(f"device = ? and state in {_ACTIVE}", device) is not None
+    return _select_first(f"device = ? and state in {_ACTIVE}", device) is not None
 
 
-def every_job(*, is_active: bool = False) -> tuple[Job, ...]:
+def list_jobs(*, is_active: bool = False) -> tuple[Job, ...]:
     """Return all jobs, or those that wait or run, the one asked last first."""
     return _select(
         f"state in {_ACTIVE} order by turn desc" if is_active else "1 order by turn desc"
     )
 
 
-def with_prefix(prefix: str) -> tuple[Job, ...]:
+def find_by_prefix(prefix: str) -> tuple[Job, ...]:
     """Return the jobs whose id begins so."""
     return _select("substr(job_id, 1, ?) = ?", len(prefix), prefix)
 
@@ -246,7 +246,7 @@ def note_progress(job_id: str, progress: Progress) -> bool | None:
         "share": progress.share,
         "left": progress.seconds_left,
     }
-    with _table() as table:
+    with _open_table() as table:
         rows = table.execute(
             "update jobs set phase = :phase, share = :share, seconds_left = :left "
             "where job_id = :job_id and state = 'running' returning is_cancel_wanted",
@@ -278,7 +278,7 @@ def end(
         "failure = :failure, share = case when :state = 'done' then 1 else share end",
         state=state,
         result=json.dumps(result),
-        failure=failure.written() if failure else "",
+        failure=failure.to_text() if failure else "",
     )
     if state == "done":
         forget_order(job_id)
@@ -311,32 +311,32 @@ def queue_again(job_id: str) -> bool:
 
 def forget(job_id: str) -> None:
     """Remove an ended job from the table, and its order; one that waits or runs stays."""
-    if _done(f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)):
+    if _execute(f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)):
         forget_order(job_id)
 
 
-def _change(job_id: str, where: str, change: str, **values: Any) -> bool:
-    query = f"update jobs set {change} where job_id = :job_id and {where}"
-    return _done(query, values | {"job_id": job_id, "now": now()}) > 0
+def _change(job_id: str, condition: str, change: str, **values: Any) -> bool:
+    query = f"update jobs set {change} where job_id = :job_id and {condition}"
+    return _execute(query, values | {"job_id": job_id, "now": now()}) > 0
 
 
-def _done(query: str, values: Any) -> int:
+def _execute(query: str, values: Any) -> int:
     """Do a statement; returns the number of rows that it changed."""
-    with _table() as table:
+    with _open_table() as table:
         return table.execute(query, values).rowcount
 
 
-def _first(where: str, value: str, *, order: str = "turn desc") -> Job | None:
-    return next(iter(_select(f"{where} order by {order} limit 1", value)), None)
+def _select_first(condition: str, value: str, *, order: str = "turn desc") -> Job | None:
+    return next(iter(_select(f"{condition} order by {order} limit 1", value)), None)
 
 
-def _select(where: str, *values: str | int) -> tuple[Job, ...]:
-    with _table() as table:
-        rows = table.execute(f"select *, {_BEFORE} from jobs where {where}", values).fetchall()
-    return tuple(_job(dict(row)) for row in rows)
+def _select(condition: str, *values: str | int) -> tuple[Job, ...]:
+    with _open_table() as table:
+        rows = table.execute(f"select *, {_BEFORE} from jobs where {condition}", values).fetchall()
+    return tuple(_read_job(dict(row)) for row in rows)
 
 
-def _job(row: dict[str, Any]) -> Job:
+def _read_job(row: dict[str, Any]) -> Job:
     row |= {
         "is_cancel_wanted": bool(row["is_cancel_wanted"]),
         "failure": Failure.read(row["failure"]) if row["failure"] else None,
@@ -346,26 +346,26 @@ def _job(row: dict[str, Any]) -> Job:
 
 
 @contextmanager
-def _table() -> Iterator[sqlite3.Connection]:
+def _open_table() -> Iterator[sqlite3.Connection]:
     path = jobs_dir() / FILE
     try:
         private_database(path)
         # A connection a call: pages run in ever new threads, and opening one takes 0.2 ms.
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as table:
             table.row_factory = sqlite3.Row
-            if _version(table) != _VERSION:
-                _make(table)
+            if _read_version(table) != _VERSION:
+                _make_table(table)
             yield table
     except sqlite3.IntegrityError:
         raise
     except (sqlite3.Error, OSError) as error:
-        raise unusable(error) from None
+        raise explain_unusable(error) from None
 
 
 @contextmanager
-def held() -> Iterator[Path]:
+def lock_table() -> Iterator[Path]:
     """Let nobody change the table while the block goes on; gives its file."""
-    with _table() as table:
+    with _open_table() as table:
         table.execute("begin immediate")
         try:
             yield jobs_dir() / FILE
@@ -373,12 +373,12 @@ def held() -> Iterator[Path]:
             table.execute("rollback")
 
 
-def _version(table: sqlite3.Connection) -> int:
+def _read_version(table: sqlite3.Connection) -> int:
     return int(table.execute("pragma user_version").fetchone()[0])
 
 
-def _make(table: sqlite3.Connection) -> None:
-    if _version(table) > _VERSION:
+def _make_table(table: sqlite3.Connection) -> None:
+    if _read_version(table) > _VERSION:
         raise AuditError(
             "The list of jobs was written by a newer version of the program.",
             do="Use that version, or another data directory.",
@@ -413,24 +413,24 @@ def table_contact(
     say: Callable[[str], None] = lambda _: None,
 ) -> Contact:
     """Return a contact that writes to the table of jobs, some times a second, and reads from it."""
-    written = asked = 0.0
-    told, is_wanted = "", False
+    last_write = last_question = 0.0
+    last_phase, is_wanted = "", False
 
     def listen(progress: Progress) -> None:
-        nonlocal written, asked, told, is_wanted
+        nonlocal last_write, last_question, last_phase, is_wanted
         listener(progress)
         moment, phase = time.monotonic(), FINISHING if progress.share >= 1 else progress.phase
-        if told != phase or moment - written >= WRITE_SECONDS:
-            written, told = moment, phase
+        if last_phase != phase or moment - last_write >= WRITE_SECONDS:
+            last_write, last_phase = moment, phase
             with suppress(AuditError):  # a busy table or a full disk ends no work of hours
                 if (answer := note_progress(job_id, progress)) is not None:
-                    asked, is_wanted = moment, answer
+                    last_question, is_wanted = moment, answer
 
     def should_stop() -> bool:
-        nonlocal asked, is_wanted
+        nonlocal last_question, is_wanted
         moment = time.monotonic()
-        if not is_wanted and moment - asked >= ASK_SECONDS:
-            asked = moment
+        if not is_wanted and moment - last_question >= ASK_SECONDS:
+            last_question = moment
             with suppress(AuditError):  # it is asked again
                 is_wanted = is_cancel_wanted(job_id)
         return is_wanted

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from audit.jobs import table
 from audit.jobs.locks import device_lock, worker_lock
-from audit.jobs.service import LOOK_SECONDS, leave_to_command, recover, settle, start_child
+from audit.jobs.service import LOOK_SECONDS, is_left_to_command, recover, settle, start_child
 from audit.jobs.table import COMMAND, Job
 from audit.shelf import Lock
 
@@ -31,7 +31,9 @@ def work(device: str, *, lock: Lock | None) -> None:
         _serve(device)
         lock.release()
         # Who asked in this moment saw a living worker and started none.
-        is_asked = _Rounds().do(lambda: table.oldest_queued(device) is not None, otherwise=True)
+        is_asked = _Rounds().do(
+            lambda: table.find_oldest_queued(device) is not None, otherwise=True
+        )
         lock = worker_lock(device) if is_asked else None
 
 
@@ -39,8 +41,8 @@ class _Rounds:
     """What a worker does again and again: no trouble ends it, since jobs would wait for ever."""
 
     def __init__(self) -> None:
-        self._looked = -LOOK_SECONDS
-        self._said = ""
+        self._last_look = -LOOK_SECONDS
+        self._last_trouble = ""
 
     def do(self, step: Callable[[], T], *, otherwise: T) -> T:
         """Return what a step returns; where it fails, write down the kind of trouble."""
@@ -48,16 +50,16 @@ class _Rounds:
             return step()
         except Exception as error:  # noqa: BLE001 (a full disk, a busy table, no room for a child)
             # Its text may hold a name, and it may come again each round.
-            if self._said != (said := type(error).__name__):
-                sys.stderr.write(f"{said} in {getattr(step, '__qualname__', '')}\n")
-                self._said = said
+            if self._last_trouble != (trouble := type(error).__name__):
+                sys.stderr.write(f"{trouble} in {getattr(step, '__qualname__', '')}\n")
+                self._last_trouble = trouble
             return otherwise
 
     def look(self) -> None:
         """See after the jobs of all devices: their workers may have died as well."""
-        if time.monotonic() - self._looked >= LOOK_SECONDS:
+        if time.monotonic() - self._last_look >= LOOK_SECONDS:
             self.do(recover, otherwise=None)
-            self._looked = time.monotonic()
+            self._last_look = time.monotonic()
 
 
 def _serve(device: str) -> None:
@@ -80,8 +82,8 @@ def _start_next(device: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
         return None
     with lock:
         settle(device)
-        job = table.oldest_queued(device)
-        if job is None or (job.runner == COMMAND and leave_to_command(job)):
+        job = table.find_oldest_queued(device)
+        if job is None or (job.runner == COMMAND and is_left_to_command(job)):
             return None
         if not table.claim(job.job_id):
             return None

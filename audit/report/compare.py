@@ -106,8 +106,8 @@ class Flags:
         return float(binomtest(self.only_one, n).pvalue) if n else 1.0
 
 
-def auc_difference(
-    one: FloatArray, *, other: FloatArray, is_member: BoolArray
+def measure_auc_difference(
+    first_scores: FloatArray, *, other_scores: FloatArray, is_member: BoolArray
 ) -> tuple[float, float, Estimate]:
     """Return the AUCs of two scores [N] on the same names, and their difference with its interval.
 
@@ -116,9 +116,9 @@ def auc_difference(
     Differs: where the variance is 0 (both rank perfectly, say) it knows no error; the Wilson bound
     of a share of 1 among the smaller group takes its place.
     """
-    keep = ~np.isnan(one) & ~np.isnan(other)
+    keep = ~np.isnan(first_scores) & ~np.isnan(other_scores)
     member = is_member[keep]
-    scores = [one[keep], other[keep]]
+    scores = [first_scores[keep], other_scores[keep]]
     m, n = int(member.sum()), int((~member).sum())
     aucs = [auc(score, member) for score in scores]
     value = aucs[0] - aucs[1]
@@ -177,35 +177,39 @@ class Comparison:
         return int((self.names["kind"] == "differs").sum())
 
 
-def compare_audits(one: AuditReport, *, other: AuditReport) -> Comparison:
+def compare_audits(report: AuditReport, *, other_report: AuditReport) -> Comparison:
     """Return two reports paired by name."""
-    names = _listed_once(one).merge(
-        _listed_once(other), left_index=True, right_index=True, suffixes=("", "_other"), sort=False
+    names = _select_unique(report).merge(
+        _select_unique(other_report),
+        left_index=True,
+        right_index=True,
+        suffixes=("", "_other"),
+        sort=False,
     )
     kinds = list(zip(names["kind"], names["kind_other"], strict=True))
-    names["kind"] = [_joined(*pair) for pair in kinds]
+    names["kind"] = [_join_kinds(*pair) for pair in kinds]
     names["is_control"] = ~names["kind"].isin((*ASKED, "canary", "differs"))
     flagged = names["is_flagged"], names["is_flagged_other"]
     names["is_different"] = flagged[0].ne(flagged[1]) & ~(flagged[0].isna() & flagged[1].isna())
-    flat, more = _flat_question(one), _flat_question(other)
+    flat, other_flat = _flatten_question(report), _flatten_question(other_report)
     return Comparison(
-        other=other,
+        other=other_report,
         names=names,
-        n_only_one=one.n_names - len(names),
-        n_only_other=other.n_names - len(names),
-        tested=_flags(names[names["kind"].isin(("member", "unknown"))]),
-        controls=_flags(names[names["is_control"]]),
-        aucs=tuple(_aucs(names)),
+        n_only_one=report.n_names - len(names),
+        n_only_other=other_report.n_names - len(names),
+        tested=_count_flags(names[names["kind"].isin(("member", "unknown"))]),
+        controls=_count_flags(names[names["is_control"]]),
+        aucs=tuple(_yield_aucs(names)),
         settings={
-            key: (flat.get(key, ""), more.get(key, ""))
-            for key in dict.fromkeys((*SETTINGS, *flat, *more))
-            if key in flat | more
+            key: (flat.get(key, ""), other_flat.get(key, ""))
+            for key in dict.fromkeys((*SETTINGS, *flat, *other_flat))
+            if key in flat | other_flat
         },
-        sources=(one.verdict.control_source, other.verdict.control_source),
+        sources=(report.verdict.control_source, other_report.verdict.control_source),
     )
 
 
-def _listed_once(report: AuditReport) -> pd.DataFrame:
+def _select_unique(report: AuditReport) -> pd.DataFrame:
     """The names that are listed once, by their folded parts."""
     table = report.table[list(_COMPARED)].astype({"kind": object})
     table["is_flagged"] = table["stands_out"].astype(object).where(table["q"].notna(), None)
@@ -214,32 +218,37 @@ def _listed_once(report: AuditReport) -> pd.DataFrame:
     return table[~table.index.duplicated(keep=False)]
 
 
-def _joined(one: str, other: str) -> str:
+def _join_kinds(kind: str, other_kind: str) -> str:
     """Kind of a name in two audits; of two kinds of controls it is the first's."""
-    if "unknown" in (one, other) or one == other:
-        return other if one == "unknown" else one
-    return "differs" if {"member", "planted"} & {one, other} else one
+    if "unknown" in (kind, other_kind) or kind == other_kind:
+        return other_kind if kind == "unknown" else kind
+    return "differs" if {"member", "planted"} & {kind, other_kind} else kind
 
 
-def _flags(names: pd.DataFrame) -> Flags:
+def _count_flags(names: pd.DataFrame) -> Flags:
     pairs = list(zip(names["is_flagged"], names["is_flagged_other"], strict=True))
     return Flags(*(pairs.count((a, b)) for a, b in product((True, False), repeat=2)))
 
 
-def _aucs(names: pd.DataFrame) -> Iterator[AucDifference]:
+def _yield_aucs(names: pd.DataFrame) -> Iterator[AucDifference]:
     is_member = (names["kind"] == "member").to_numpy()
     for stratum in ("all", "easy", "hard"):
         is_control = names["is_control"] if stratum == "all" else names["kind"] == stratum
         rows = is_member | is_control.to_numpy()
         n_members, n_controls = int(is_member.sum()), int(is_control.sum())
         if n_members and n_controls:
-            one, other = names.loc[rows, ["score", "score_other"]].to_numpy().T
-            aucs = auc_difference(one, other=other, is_member=is_member[rows])
+            scores, other_scores = names.loc[rows, ["score", "score_other"]].to_numpy().T
+            aucs = measure_auc_difference(
+                scores, other_scores=other_scores, is_member=is_member[rows]
+            )
             yield AucDifference(stratum, n_members, n_controls, *aucs)
 
 
-def _flat_question(report: AuditReport) -> dict[str, str]:
-    facts = {f"{who}_name": report.models[who].name for who in ("general", "hospital")}
+def _flatten_question(report: AuditReport) -> dict[str, str]:
+    facts = {
+        f"{model_role}_name": report.models[model_role].name
+        for model_role in ("general", "hospital")
+    }
     for key, value in report.question.items():
         parts = value.items() if isinstance(value, Mapping) else [(key, value)]
         facts |= {part: "" if setting is None else str(setting) for part, setting in parts}

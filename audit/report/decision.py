@@ -54,28 +54,28 @@ class Decision(Record):
     @property
     def is_signed(self) -> bool:
         """Whether it counts as signed: where somebody signed by login, by two people's logins."""
-        logins = {one.name for one in self.signatures if one.is_login}
+        logins = {signature.name for signature in self.signatures if signature.is_login}
         return len(logins) > 1 if logins else bool(self.signatures)
 
 
-def decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
+def read_decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
     """Return all states of the decision on an audit, the newest last; () where there is none."""
-    kept = store.get_record(f"decision/{digest}") or ()
+    states = store.get_record(f"decision/{digest}") or ()
     try:
-        return tuple(Decision.model_validate_json(written) for written in kept)
+        return tuple(Decision.model_validate_json(state) for state in states)
     except ValueError:
         raise AuditError(
             "It is damaged, or of another version.", where="decision", do="Make it again."
         ) from None
 
 
-def kept_decision(digest: str, *, store: Store) -> Decision:
+def read_decision(digest: str, *, store: Store) -> Decision:
     """Return the decision on an audit as it stands; one without a recommendation if none is."""
-    return (Decision(audit=digest), *decision_history(digest, store=store))[-1]
+    return (Decision(audit=digest), *read_decision_history(digest, store=store))[-1]
 
 
 def decide(
-    seen: Decision,
+    decision: Decision,
     *,
     recommendation: Recommendation | Literal[""],
     reasons: str,
@@ -89,51 +89,57 @@ def decide(
     meanwhile is refused.
     """
     reasons = reasons.strip()
-    if (seen.recommendation, seen.reasons) == (recommendation, reasons):
+    if (decision.recommendation, decision.reasons) == (recommendation, reasons):
         if not recommendation:
             raise _UNDECIDED
-        return seen
+        return decision
     new = Decision(
-        audit=seen.audit,
+        audit=decision.audit,
         recommendation=recommendation,
         reasons=reasons,
         language=language,
         by=by,
         at=now(),
     )
-    return _keep(new, seen=seen, action="decided", who=by, role="auditor", store=store)
+    return _keep(new, old=decision, action="decided", person=by, role="auditor", store=store)
 
 
 def sign(
-    seen: Decision, *, name: str, role: SignatureRole, by: str, is_login: bool = False, store: Store
+    decision: Decision,
+    *,
+    name: str,
+    role: SignatureRole,
+    by: str,
+    is_login: bool = False,
+    store: Store,
 ) -> Decision:
     """Sign a decision; nobody signs twice.
 
     `name` is what was typed, or the identity of the login; `by` is whom the log names.
     """
     name = " ".join(name.split())
-    if not seen.recommendation:
+    if not decision.recommendation:
         raise _UNDECIDED
     if not name:
         raise AuditError("A signature needs a name.", where="decision")
-    if name.casefold() in (one.name.casefold() for one in seen.signatures):
+    if name.casefold() in (signature.name.casefold() for signature in decision.signatures):
         raise AuditError("This person has signed already.", where="decision")
     signature = Signature(name=name, role=role, at=now(), is_login=is_login)
-    new = seen.with_(signatures=(*seen.signatures, signature))
-    return _keep(new, seen=seen, action="signed", who=by, role=role, store=store)
+    new = decision.with_(signatures=(*decision.signatures, signature))
+    return _keep(new, old=decision, action="signed", person=by, role=role, store=store)
 
 
-def withdraw(seen: Decision, *, name: str, by: str, store: Store) -> Decision:
+def withdraw(decision: Decision, *, name: str, by: str, store: Store) -> Decision:
     """Take back the signature of this name."""
-    left = tuple(one for one in seen.signatures if one.name != name)
-    if left == seen.signatures:
+    signatures = tuple(signature for signature in decision.signatures if signature.name != name)
+    if signatures == decision.signatures:
         raise AuditError("This person has not signed.", where="decision")
-    new = seen.with_(signatures=left)
-    return _keep(new, seen=seen, action="withdrawn", who=by, role="auditor", store=store)
+    new = decision.with_(signatures=signatures)
+    return _keep(new, old=decision, action="withdrawn", person=by, role="auditor", store=store)
 
 
 def _keep(
-    new: Decision, *, seen: Decision, action: str, who: str, role: str, store: Store
+    new: Decision, *, old: Decision, action: str, person: str, role: str, store: Store
 ) -> Decision:
     """Log a step and keep what came of it, unless somebody else was faster."""
     changing()
@@ -142,8 +148,8 @@ def _keep(
     lock = taken(store.directory / "decision.lock", waits=True)
     assert lock is not None
     with lock:
-        history = decision_history(new.audit, store=store)
-        if history[-1:] != ((seen,) if history or seen.at else ()):
+        history = read_decision_history(new.audit, store=store)
+        if history[-1:] != ((old,) if history or old.at else ()):
             raise AuditError(
                 "Somebody else changed the decision meanwhile.",
                 where="decision",
@@ -151,12 +157,12 @@ def _keep(
             )
         record(
             action,
-            who=who,
+            who=person,
             audit=new.audit,
             what=new.recommendation or "none",
             role=role,
             n_signatures=len(new.signatures),
         )
-        states = [one.written().decode("ascii") for one in (*history, new)]
+        states = [decision.to_bytes().decode("ascii") for decision in (*history, new)]
         store.put_record(f"decision/{new.audit}", states)
     return new

@@ -56,13 +56,17 @@ def listed_names(table: pd.DataFrame) -> Candidates:
 def find_hits(texts: Sequence[str], *, index: PartIndex) -> tuple[tuple[Hit, ...], ...]:
     """Return for each document every place of every listed name, in the order of the text.
 
-    Hits may overlap: a full name holds its parts. `marks_of` gives stretches that do not.
+    Hits may overlap: a full name holds its parts. `merge_hits` gives stretches that do not.
     """
-    found = ([Hit(start, end, *term) for start, end, term in index.find_places(t)] for t in texts)
-    return tuple(tuple(sorted(hits, key=lambda h: (h.start, -h.end, h.part))) for hits in found)
+    hits_by_text = (
+        [Hit(start, end, *term) for start, end, term in index.find_places(t)] for t in texts
+    )
+    return tuple(
+        tuple(sorted(hits, key=lambda h: (h.start, -h.end, h.part))) for hits in hits_by_text
+    )
 
 
-def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
+def merge_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Return stretches that do not overlap and cover exactly what the hits cover.
 
     Of hits that begin together the longest is taken; one that begins inside another keeps the part
@@ -76,7 +80,7 @@ def marks_of(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     return tuple(marks)
 
 
-def without_names(text: str, stretches: Sequence[tuple[int, int]]) -> str:
+def hide_names(text: str, stretches: Sequence[tuple[int, int]]) -> str:
     """Return a text with one sign in the place of every stretch."""
     letters = list(text)
     for start, end in reversed(stretches):
@@ -92,14 +96,14 @@ class ModelDocuments:
     whether [n] a document holds a name of it, whole or in part.
     """
 
-    who: str
+    role: str
     texts: tuple[str, ...]
     hits: tuple[tuple[Hit, ...], ...]
     has: Mapping[str, Flags]
 
     def marks(self, number: int) -> tuple[Hit, ...]:
         """Return the stretches of a document that are names: in order, not overlapping."""
-        return marks_of(self.hits[number])
+        return merge_hits(self.hits[number])
 
     def share(self, group: str) -> Rate:
         """Return how many documents hold a name of a group."""
@@ -110,13 +114,13 @@ class ModelDocuments:
 
         Names that are not listed are not passed over yet: `select_documents` does it.
         """
-        return np.array([text in one for one in self._folded[is_revealed]], dtype=np.bool_)
+        return np.array([text in folded for folded in self._folded[is_revealed]], dtype=np.bool_)
 
     @cached_property
     def _folded(self) -> tuple[list[str], list[str]]:
         """The folded texts with a sign in the place of every listed name, and as they are."""
         hidden = [
-            fold_name(without_names(text, [(mark.start, mark.end) for mark in self.marks(number)]))
+            fold_name(hide_names(text, [(mark.start, mark.end) for mark in self.marks(number)]))
             for number, text in enumerate(self.texts)
         ]
         return hidden, [fold_name(text) for text in self.texts]
@@ -153,7 +157,7 @@ class DocumentWish:
     is_revealed: bool = False
 
 
-def document_view(
+def make_document_view(
     documents: Mapping[str, Sequence[str]], *, report: AuditReport, names: NameFinder
 ) -> DocumentView | None:
     """Return both models' documents with the listed names found; None where there are none.
@@ -167,15 +171,20 @@ def document_view(
     flagged = is_asked & (table["decision"] == "flagged")
     groups = dict(zip(GROUPS, (is_asked | True, is_asked, ~is_asked, flagged), strict=True))
     models = {}
-    for who in WHO:
-        texts = (*documents.get(who, ()), *[""] * (n - len(documents.get(who, ()))))
+    for model_role in WHO:
+        texts = (*documents.get(model_role, ()), *[""] * (n - len(documents.get(model_role, ()))))
         hits = find_hits(texts, index=names.index)
-        held = [sorted({name_id for hit in found for name_id in hit.name_ids}) for found in hits]
+        name_ids_by_document = [
+            sorted({name_id for hit in document_hits for name_id in hit.name_ids})
+            for document_hits in hits
+        ]
         has = {
-            group: np.array([bool(rows.iloc[ids].any()) for ids in held], dtype=np.bool_)
+            group: np.array(
+                [bool(rows.iloc[ids].any()) for ids in name_ids_by_document], dtype=np.bool_
+            )
             for group, rows in groups.items()
         }
-        models[who] = ModelDocuments(who, texts, hits, has)
+        models[model_role] = ModelDocuments(model_role, texts, hits, has)
     return DocumentView(**models, names=names)
 
 
@@ -200,21 +209,23 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
         fits = fits & either(lambda model: holds_name(model, name_id=name_id))
     if text := fold_name(wish.text):
         holds = {
-            model.who: fits & model.holds(text, is_revealed=wish.is_revealed)
+            model.role: fits & model.holds(text, is_revealed=wish.is_revealed)
             for model in view.models
         }
         if not wish.is_revealed:
-            places = [(model, n) for model in view.models for n in np.flatnonzero(holds[model.who])]
+            places = [
+                (model, n) for model in view.models for n in np.flatnonzero(holds[model.role])
+            ]
             texts = [model.texts[n] for model, n in places]
             for (model, n), is_there in zip(
                 places, hold_outside_names(texts, text, names=view.names), strict=True
             ):
-                holds[model.who][n] = is_there
-        fits = fits & either(lambda model: holds[model.who])
+                holds[model.role][n] = is_there
+        fits = fits & either(lambda model: holds[model.role])
     return np.flatnonzero(fits)
 
 
-def hold_outside_names(texts: Sequence[str], wanted: str, *, names: NameFinder) -> list[bool]:
+def hold_outside_names(texts: Sequence[str], phrase: str, *, names: NameFinder) -> list[bool]:
     """Return whether each text holds a folded text outside the names that are found in it.
 
     Raises
@@ -229,17 +240,17 @@ def hold_outside_names(texts: Sequence[str], wanted: str, *, names: NameFinder) 
             do="Type more of what you look for, or reveal names first.",
             most=MAX_SEARCHED,
         )
-    hidden = map(without_names, texts, names.find_names_of_texts(texts))
-    return [wanted in fold_name(text) for text in hidden]
+    hidden = map(hide_names, texts, names.find_names_of_texts(texts))
+    return [phrase in fold_name(text) for text in hidden]
 
 
 def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
     """Return whether [n] a document holds the name `name_id`, whole or in part."""
-    found = [any(name_id in hit.name_ids for hit in hits) for hits in documents.hits]
-    return np.array(found, dtype=np.bool_)
+    has_name = [any(name_id in hit.name_ids for hit in hits) for hits in documents.hits]
+    return np.array(has_name, dtype=np.bool_)
 
 
-def listed_passages(
+def select_passages(
     inspection: Inspection,
     *,
     table: pd.DataFrame,
@@ -251,19 +262,23 @@ def listed_passages(
     Each with its number from 1, and the row of the name whose it is where that is known. `masking`
     finds the names that the search passes over; raises AuditError as `hold_outside_names`.
     """
-    owned = find_owner_rows(inspection.passages, first=table["first_name"], last=table["last_name"])
-    numbers, wanted = range(1, len(owned) + 1), fold_name(text)
-    rows = list(zip(numbers, inspection.passages, owned, strict=True))
-    if not wanted:
+    owners = find_owner_rows(
+        inspection.passages, first=table["first_name"], last=table["last_name"]
+    )
+    numbers, phrase = range(1, len(owners) + 1), fold_name(text)
+    rows = list(zip(numbers, inspection.passages, owners, strict=True))
+    if not phrase:
         return rows
     sides = [
         (number, side)
         for number, passage, _ in rows
         for side in (passage.left, passage.right)
-        if wanted in fold_name(side)
+        if phrase in fold_name(side)
     ]
-    holding = {number for number, _ in sides}
+    matching_numbers = {number for number, _ in sides}
     if masking is not None:
-        holds = hold_outside_names([side for _, side in sides], wanted, names=masking)
-        holding = {number for (number, _), is_there in zip(sides, holds, strict=True) if is_there}
-    return [row for row in rows if row[0] in holding]
+        holds = hold_outside_names([side for _, side in sides], phrase, names=masking)
+        matching_numbers = {
+            number for (number, _), is_there in zip(sides, holds, strict=True) if is_there
+        }
+    return [row for row in rows if row[0] in matching_numbers]

@@ -44,8 +44,8 @@ def names_csv(report: AuditReport) -> str:
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
     """Return what `measures.json` holds: verdict, measures and curve."""
-    kept = report.to_json()
-    return {key: kept[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
+    report_values = report.to_json()
+    return {key: report_values[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
 
 
 def write_report(
@@ -75,8 +75,8 @@ def measures_csv(report: AuditReport) -> str:
     """Return every figure of `measures.json` that has an interval, named by its place there."""
     columns = ("value", "low", "high", "n_hits", "n_total")
     lines = (
-        (" / ".join(place), *(found.get(column) for column in columns))
-        for place, found in _with_interval(measures_json(report))
+        (" / ".join(place), *(figure.get(column) for column in columns))
+        for place, figure in _with_interval(measures_json(report))
     )
     return write_table(("measure", *columns), lines)
 
@@ -84,7 +84,7 @@ def measures_csv(report: AuditReport) -> str:
 def _with_interval(part: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
     """Yield the figures of a part with their places; records of a list by what they are of."""
     if isinstance(part, list):
-        part = {_of(one): one for one in part if isinstance(one, Mapping)}
+        part = {_of(record): record for record in part if isinstance(record, Mapping)}
     if isinstance(part, Mapping):
         if "low" in part:
             yield place, part
@@ -128,20 +128,20 @@ def bundle_files(
     `other`, `references` and `seal` as `report_html` takes them; `documents` are generated ones by
     model, which only the full form takes. The seal can tell later whether the log was put back.
     """
-    shown = report.with_names_as(choice.names)
-    sealed = shown.to_json()
-    made: dict[str, Any] = {"log_seal": seal} if seal else {}
+    released_report = report.with_names_as(choice.names)
+    report_values = released_report.to_json()
+    additions: dict[str, Any] = {"log_seal": seal} if seal else {}
     if choice.decision.at:
-        made["decision"] = choice.decision.plain()
-    sealed = sealed | {"made": sealed["made"] | made}
+        additions["decision"] = choice.decision.plain()
+    report_values = report_values | {"made": report_values["made"] | additions}
     texts = {
         "report.html": report_html(
             report, choice=choice, other=other, references=references, seal=seal
         ),
-        "names.csv": _MARK + names_csv(shown),
-        "measures.csv": measures_csv(shown),
-        "measures.json": _json(measures_json(shown), sort_keys=True),
-        "report.json": _json(sealed, sort_keys=True),
+        "names.csv": _MARK + names_csv(released_report),
+        "measures.csv": measures_csv(released_report),
+        "measures.json": _json(measures_json(released_report), sort_keys=True),
+        "report.json": _json(report_values, sort_keys=True),
     }
     if seal:
         texts[SEAL] = f"{seal}\n"
@@ -149,7 +149,7 @@ def bundle_files(
         texts["names_key.csv"] = _MARK + names_key(report)
         if documents:
             texts["documents.csv"] = _MARK + documents_csv(documents)
-    texts["README.txt"] = _readme(report, choice=choice, there={*texts, MANIFEST})
+    texts["README.txt"] = _readme(report, choice=choice, file_names={*texts, MANIFEST})
     files = {name: text.encode("utf-8") for name, text in sorted(texts.items())}
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     return files | {MANIFEST: "".join(lines).encode("ascii")}  # as `sha256sum` checks it
@@ -187,12 +187,14 @@ def documents_csv(documents: Mapping[str, Sequence[str]]) -> str:
     return write_table(["document_id", "model", "text"], rows)
 
 
-def _readme(report: AuditReport, *, choice: ReportChoice, there: set[str]) -> str:
+def _readme(report: AuditReport, *, choice: ReportChoice, file_names: set[str]) -> str:
     words = catalogue(choice.language, "report")
-    told = [words[f"readme_{what}"] for what, name in FILE_OF.items() if name in there]
+    lines = [
+        words[f"readme_{file_kind}"] for file_kind, name in FILE_OF.items() if name in file_names
+    ]
     head = (words["readme_title"], report.digest, "", words[f"names_{choice.names}"], "")
-    return "\n".join((*head, *told, "", words["readme_care"], ""))
+    return "\n".join((*head, *lines, "", words["readme_care"], ""))
 
 
-def _json(value: object, **how: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, **how) + "\n"
+def _json(value: object, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, **options) + "\n"

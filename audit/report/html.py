@@ -26,9 +26,9 @@ from audit.report.name_table import (
     ASKED,
     KindScores,
     NameForm,
+    format_name,
     kind_scores,
-    shown_name,
-    strongest_names,
+    select_strongest_names,
 )
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
@@ -71,7 +71,7 @@ def report_html(
     where the report is signed.
     """
     words, table = catalogue(choice.language, "report"), report.table
-    strongest, kinds = strongest_names(table), kind_scores(table)
+    strongest, kinds = select_strongest_names(table), kind_scores(table)
     return (
         _templates()
         .get_template("report.html")
@@ -96,7 +96,7 @@ def report_html(
             command=command_line({"scenario": report.scenario.number, **report.question}),
             standing_out=list(strongest[:MAX_NAMES].itertuples()),
             n_standing_out=len(strongest),
-            shown_name=lambda name: shown_name(
+            shown_name=lambda name: format_name(
                 name.number, name.first_name, name.last_name, form=choice.names
             ),
             n_not_scored=int(table["score"].isna().sum()),
@@ -111,20 +111,20 @@ def report_html(
 
 @cache
 def _templates() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shown = ("decimal", "decimal_interval", "moment", "percent", "percent_interval", "small")
-    found.filters |= {name: getattr(tables, name) for name in shown}
-    found.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
+    filter_names = ("decimal", "decimal_interval", "moment", "percent", "percent_interval", "small")
+    environment.filters |= {name: getattr(tables, name) for name in filter_names}
+    environment.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
     # Places of figures.html: a share of the axis, at its border if it is outside; pixels as text.
-    found.filters["x"] = lambda share: 170 + min(1.0, max(0.0, share)) * 530
-    found.filters["pixels"] = lambda x: f"{x:.1f}".removesuffix(".0")
-    return found
+    environment.filters["x"] = lambda share: 170 + min(1.0, max(0.0, share)) * 530
+    environment.filters["pixels"] = lambda x: f"{x:.1f}".removesuffix(".0")
+    return environment
 
 
 def score_strip(kinds: Sequence[KindScores]) -> dict[str, Any] | None:

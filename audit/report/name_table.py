@@ -122,7 +122,7 @@ COLUMNS = (
 )
 """Every column but those of the scores: each further column that a report keeps is a score, a
 "number" of its own name that all may see."""
-NUMBERS = tuple(one.name for one in COLUMNS if one.dtype == "number")
+NUMBERS = tuple(column.name for column in COLUMNS if column.dtype == "number")
 
 
 def number(value: Any) -> float:
@@ -143,10 +143,10 @@ def name_table(
     `names` are the columns that the report keeps; `stands_out` [N] is of the verdict: nobody where
     no leak is found.
     """
-    kept = {one.kept_as: one for one in COLUMNS if one.kept_as}
+    columns_by_key = {column.kept_as: column for column in COLUMNS if column.kept_as}
     table: dict[str, Any] = {}
     for key, column in names.items():
-        one = kept.get(key, Column(key, "number", "a score"))
+        one = columns_by_key.get(key, Column(key, "number", "a score"))
         dtype = np.bool_ if one.dtype == "flag" else object
         table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
     for one in COLUMNS:
@@ -185,8 +185,8 @@ def name_table(
         "high": table["score"] + half,
     }
     for facet, (codes, order) in facets.items():
-        found = set(codes)
-        table[facet] = pd.Categorical(codes, [code for code in order if code in found])
+        occurring = set(codes)
+        table[facet] = pd.Categorical(codes, [code for code in order if code in occurring])
     return pd.DataFrame(table)
 
 
@@ -212,35 +212,35 @@ def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
     return kinds
 
 
-def masked_name(first: str, last: str) -> str:
+def mask_name(first: str, last: str) -> str:
     """Return a name of which only the initials are left, in the order in which it is written."""
-    parts = [_masked_part(first), _masked_part(last)]
+    parts = [_mask_part(first), _mask_part(last)]
     return " ".join(filter(None, parts[:: -1 if is_unspaced(first + last) else 1]))
 
 
-def _masked_part(part: str) -> str:
+def _mask_part(part: str) -> str:
     """Return a part's initial and stars; a part of one character is hidden whole."""
     return f"{part[0]}***" if len(part) > 1 else "***" if part else ""
 
 
-def shown_name(label: str, first: str, last: str, *, form: NameForm) -> str:
+def format_name(label: str, first: str, last: str, *, form: NameForm) -> str:
     """Return one name in a form; not escaped. `label` is its pseudonym."""
     if form == "full":
         return written_name(first, last)
-    return masked_name(first, last) if form == "masked" else label
+    return mask_name(first, last) if form == "masked" else label
 
 
-def seen_as(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dict[str, list[Any]]:
+def select_visible(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dict[str, list[Any]]:
     """Return the columns that a report keeps as somebody sees them who sees names in a form."""
-    hidden = {one.kept_as for one in COLUMNS if form not in one.forms}
+    hidden = {column.kept_as for column in COLUMNS if form not in column.forms}
     n = len(names["name_id"])
-    seen = {key: [None] * n if key in hidden else list(cells) for key, cells in names.items()}
+    visible = {key: [None] * n if key in hidden else list(cells) for key, cells in names.items()}
     if form == "masked":
         for key in ("first_name", "last_name"):
-            seen[key] = [_masked_part(part) for part in names[key]]
+            visible[key] = [_mask_part(part) for part in names[key]]
     elif form == "pseudonyms":
-        seen |= {"first_name": name_labels(names), "last_name": [""] * n}
-    return seen
+        visible |= {"first_name": name_labels(names), "last_name": [""] * n}
+    return visible
 
 
 @dataclass(frozen=True)
@@ -263,14 +263,14 @@ class KindScores:
 
 def kind_scores(table: pd.DataFrame) -> tuple[KindScores, ...]:
     """Return the scores of every kind of names on the list, members first."""
-    found = []
+    kinds = []
     for kind, scores in table.groupby("kind", observed=True)["score"]:
         finite = scores[np.isfinite(scores)]
-        found.append(KindScores(str(kind), tuple(finite), len(scores) - len(finite)))
-    return tuple(found)
+        kinds.append(KindScores(str(kind), tuple(finite), len(scores) - len(finite)))
+    return tuple(kinds)
 
 
-def strongest_names(table: pd.DataFrame) -> pd.DataFrame:
+def select_strongest_names(table: pd.DataFrame) -> pd.DataFrame:
     """Return the tested names that stand out or are worth a look, the smallest q first.
 
     Controls and canaries are none of them.
@@ -300,7 +300,7 @@ class Wish:
     is_revealed: bool = False
 
 
-def select(table: pd.DataFrame, *, wish: Wish) -> pd.DataFrame:
+def select_names(table: pd.DataFrame, *, wish: Wish) -> pd.DataFrame:
     """Return the names that fit a wish, in its order.
 
     Codes that do not occur are left out, as if they had not been wished for. ValueError if the
@@ -310,8 +310,8 @@ def select(table: pd.DataFrame, *, wish: Wish) -> pd.DataFrame:
         raise ValueError("there is no such column to sort by")
     fits = _fits_text(table, wish)
     for facet, codes in wish.chosen.items():
-        if known := set(codes) & set(table[facet].cat.categories):
-            fits = fits & table[facet].isin(known)
+        if occurring := set(codes) & set(table[facet].cat.categories):
+            fits = fits & table[facet].isin(occurring)
     return table[fits].sort_values(wish.sort, ascending=not wish.is_descending, kind="stable")
 
 
@@ -320,7 +320,7 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(fold_name(text)) is not None
 
 
-def row_of(table: pd.DataFrame, name_id: str) -> int | None:
+def find_row(table: pd.DataFrame, name_id: str) -> int | None:
     """Return the row of a name that a link gives; None if there is none."""
     if not re.fullmatch("[0-9]{1,9}", name_id):
         return None
@@ -330,15 +330,15 @@ def row_of(table: pd.DataFrame, name_id: str) -> int | None:
 
 def _fits_text(table: pd.DataFrame, wish: Wish) -> pd.Series:
     """Return which names [N] hold all words of a text, in whichever order they are typed."""
-    wanted = fold_name(wish.text)
-    if found := _NUMBER.fullmatch(wanted):
-        letters = (found[1] or "pl").upper()
-        return table["number"].isin([f"{letter}-{int(found[2]):04d}" for letter in letters])
-    if not wanted or not wish.is_revealed:
-        return pd.Series(not wanted, index=table.index)
+    phrase = fold_name(wish.text)
+    if number_match := _NUMBER.fullmatch(phrase):
+        letters = (number_match[1] or "pl").upper()
+        return table["number"].isin([f"{letter}-{int(number_match[2]):04d}" for letter in letters])
+    if not phrase or not wish.is_revealed:
+        return pd.Series(not phrase, index=table.index)
     parts = zip(table["first_name"], table["last_name"], strict=True)
     names = [fold_name(f"{written_name(first, last)} {first} {last}") for first, last in parts]
-    words = wanted.replace(",", " ").split()
+    words = phrase.replace(",", " ").split()
     fits = [all(word in name for word in words) for name in names]
     return pd.Series(fits, index=table.index)
 
@@ -388,16 +388,18 @@ def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64])
     1.96 delete-one-block jackknife standard errors to either side.
     """
     values = np.asarray(evidence, dtype=np.float64)
-    found = jackknife(
+    mean_and_error = jackknife(
         lambda sums, n: {"mean": sums["evidence"] / n},
         {"evidence": (values * n_per_block)[:, None]},
         counts=n_per_block,
     )["mean"]
-    value, half = float(found[0, 0]), Z_95 * float(found[1, 0])
+    value, half = float(mean_and_error[0, 0]), Z_95 * float(mean_and_error[1, 0])
     return Estimate(value, value - half, value + half)
 
 
-def among_controls(score: float, *, threshold: float, controls: FloatArray) -> AmongControls | None:
+def place_among_controls(
+    score: float, *, threshold: float, controls: FloatArray
+) -> AmongControls | None:
     """Return a score's place among reference controls of as many word pieces; None without any.
 
     So the p-value compares it too (`audit.attack.decisions.name_p_values`).
@@ -405,25 +407,27 @@ def among_controls(score: float, *, threshold: float, controls: FloatArray) -> A
     pool = controls[~np.isnan(controls)]
     if not len(pool):
         return None
-    within = [one for one in (score, threshold, *pool) if math.isfinite(one)]
-    counts, edges = np.histogram(pool, bins=N_BINS, range=(min(within), max(within)))
+    finite_scores = [
+        score_limit for score_limit in (score, threshold, *pool) if math.isfinite(score_limit)
+    ]
+    counts, edges = np.histogram(pool, bins=N_BINS, range=(min(finite_scores), max(finite_scores)))
     below = Rate(int((pool < score).sum()), len(pool))
     return AmongControls(edges, counts.astype(np.int64), score, threshold, below)
 
 
-def fitting_passages(
+def list_fitting_passages(
     passages: Sequence[Passage], *, places: Sequence[int], ratios: Sequence[float], name: pd.Series
 ) -> list[FittingPassage]:
     """Return the passages that a name (a row of the table) fits best; places below 0 are none."""
-    own = tuple(fold_name(name[part]) for part in ("first_name", "last_name"))
-    found = []
+    own_parts = tuple(fold_name(name[part]) for part in ("first_name", "last_name"))
+    fitting = []
     for place, ratio in zip(places, ratios, strict=True):
         if place >= 0:
             owner = passages[place].owner
             is_own: bool | None = None
             if isinstance(owner, tuple):
-                is_own = own == tuple(map(fold_name, owner))
+                is_own = own_parts == tuple(map(fold_name, owner))
             elif owner is not None:
                 is_own = owner == int(name["name_id"])
-            found.append(FittingPassage(place, passages[place], float(ratio), is_own))
-    return found
+            fitting.append(FittingPassage(place, passages[place], float(ratio), is_own))
+    return fitting

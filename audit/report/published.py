@@ -67,8 +67,8 @@ class PublishedTables(Record):
 
     def row(self, controls: str, attack: str, model: str) -> PublishedRow | None:
         """Return the first printed row of this kind; None if the paper has none."""
-        wanted, rows = (controls, attack, model), (*self.table1, *self.table2)
-        return next((r for r in rows if (r.controls, r.attack, r.model) == wanted), None)
+        key, rows = (controls, attack, model), (*self.table1, *self.table2)
+        return next((r for r in rows if (r.controls, r.attack, r.model) == key), None)
 
 
 @cache
@@ -84,8 +84,8 @@ class PaperRow:
     controls: str
     attack: str
     model: str
-    here: Rule | None
-    there: PublishedRow | None
+    reached: Rule | None
+    published: PublishedRow | None
 
 
 def paper_rows(table: int, reports: Sequence[AuditReport]) -> list[PaperRow]:
@@ -94,19 +94,19 @@ def paper_rows(table: int, reports: Sequence[AuditReport]) -> list[PaperRow]:
     Table 1 has both attacks and a guess, table 2 generation against M_general too. Empty where no
     audit has easy or hard controls.
     """
-    here, published = _reached(reports), published_tables()
+    reached, published = _collect_rules(reports), published_tables()
     rows = [
         (controls, attack, model)
         for controls in CONTROLS
-        if any(of == controls for of, _, _ in here)
+        if any(row_controls == controls for row_controls, _, _ in reached)
         for attack, model in _ROWS[table]
     ]
-    return [PaperRow(*of, here=here.get(of), there=published.row(*of)) for of in rows]
+    return [PaperRow(*key, reached=reached.get(key), published=published.row(*key)) for key in rows]
 
 
-def _reached(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]:
+def _collect_rules(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]:
     """What the paper's rules reach, by (controls, attack, model); the guess is of no attack."""
-    found: dict[tuple[str, str, str], Rule] = {}
+    rules_by_key: dict[tuple[str, str, str], Rule] = {}
     for report in reports:
         number = report.scenario.number
         for controls, stratum in report.measures.strata.items():
@@ -116,6 +116,10 @@ def _reached(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]
                     stratum.baseline_rules.get(PAPER_RULE_ON_GENERAL[number])
                 ),
             }
-            found |= {(controls, *of): rule for of, rule in rules.items() if rule}
-            found.setdefault((controls, "", "always_member"), stratum.always_member)
-    return found
+            rules_by_key |= {
+                (controls, *attack_and_model): rule
+                for attack_and_model, rule in rules.items()
+                if rule
+            }
+            rules_by_key.setdefault((controls, "", "always_member"), stratum.always_member)
+    return rules_by_key

@@ -34,7 +34,7 @@ from audit.names.candidates import (
     sources_of,
 )
 from audit.notes.passages import Passage
-from audit.report.name_table import NameForm, name_table, number, seen_as
+from audit.report.name_table import NameForm, name_table, number, select_visible
 from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, wilson
 from audit.tables import percent
 from audit.words import catalogue
@@ -61,15 +61,17 @@ class Share(Estimate):
     n_total: int
 
 
-def estimate(held: Mapping[str, Any] | Estimate | None) -> Estimate:
+def estimate(record: Mapping[str, Any] | Estimate | None) -> Estimate:
     """Return an estimate that a report holds, with its counts if it has some; NaN for nothing."""
-    if isinstance(held, Estimate):
-        return held
-    held = held or {}
-    found = Estimate(*(number(held.get(key)) for key in ("value", "low", "high")))
-    if "n_total" not in held:
-        return found
-    return Share(**vars(found), n_hits=int(held["n_hits"]), n_total=int(held["n_total"]))
+    if isinstance(record, Estimate):
+        return record
+    record = record or {}
+    plain_estimate = Estimate(*(number(record.get(key)) for key in ("value", "low", "high")))
+    if "n_total" not in record:
+        return plain_estimate
+    return Share(
+        **vars(plain_estimate), n_hits=int(record["n_hits"]), n_total=int(record["n_total"])
+    )
 
 
 Number = Annotated[float, BeforeValidator(number)]
@@ -158,23 +160,23 @@ class Stratum(Part):
     baselines: Mapping[str, Ranking]
     held_out: Mapping[str, Rule]
 
-    def judged(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
+    def yield_rules(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
         """Yield (rule, what it judges, what it reaches) of every yes/no rule, the guess last.
 
         It judges "hospital", "general", or with a threshold chosen on the other half of the names
         "held_out"; "guess" judges nothing.
         """
         scores = (fixed, GENERAL_ALONE, POPULARITY)
-        every = {
+        rules_by_target = {
             "hospital": self.rules,
             "general": self.baseline_rules,
             "held_out": {name: self.held_out[name] for name in scores if name in self.held_out},
             "guess": {"always_member": self.always_member},
         }
-        for judges, rules in every.items():
-            yield from ((name, judges, rule) for name, rule in rules.items())
+        for target, rules in rules_by_target.items():
+            yield from ((name, target, rule) for name, rule in rules.items())
 
-    def ranked(self, fixed: str) -> dict[str, Ranking]:
+    def rank_scores(self, fixed: str) -> dict[str, Ranking]:
         """Return every ranking by score: the one fixed beforehand first, baselines last."""
         return {fixed: self.scores[fixed], **self.scores, **self.baselines}
 
@@ -185,9 +187,9 @@ class Measures(Part):
     strata: Mapping[str, Stratum]
 
     @property
-    def shown(self) -> dict[str, Stratum]:
+    def table_strata(self) -> dict[str, Stratum]:
         """The kinds of controls that stand in tables: each kind, "all" where it is the only."""
-        kinds = {name: one for name, one in self.strata.items() if name != "all"}
+        kinds = {name: stratum for name, stratum in self.strata.items() if name != "all"}
         return kinds or dict(self.strata)
 
 
@@ -267,7 +269,7 @@ class Verdict(Part):
         if self.rule < RULE_VERSION:
             words = catalogue(language, "verdict")
             return words["short_judged_before"].format(rule=self.rule)
-        said = write_summary(
+        sentence = write_summary(
             self.state,
             reasons=self.reasons,
             n_flagged=self.n_flagged,
@@ -275,12 +277,12 @@ class Verdict(Part):
             most_exposed=self.most_exposed,
             language=language,
         )
-        return _unbroken(said)
+        return _join_percent(sentence)
 
     def facts(self, language: str) -> str:
         """What the verdict says behind its state; no line ends before a percent sign."""
         rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
-        return _unbroken(rest[:1].upper() + rest[1:])
+        return _join_percent(rest[:1].upper() + rest[1:])
 
     @property
     def is_of_todays_rule(self) -> bool:
@@ -294,7 +296,7 @@ class Verdict(Part):
     def condition(self, language: str) -> str:
         """Return the error rate of the audit with the condition under which it holds."""
         words = catalogue(language, "verdict")
-        return _unbroken(words[f"rate_{self.control_source}"].strip())
+        return _join_percent(words[f"rate_{self.control_source}"].strip())
 
     def bounds(self, language: str) -> list[str]:
         """Return how many people can be seen, and how many exposed, where no leak was found."""
@@ -319,14 +321,14 @@ class Verdict(Part):
                 "share": percent(planted.most_exposed),
             }
             lines.append(words[f"bound_{key}"].format(**facts))
-        return list(map(_unbroken, lines))
+        return list(map(_join_percent, lines))
 
-    def now(self, language: str) -> str:
+    def next_step(self, language: str) -> str:
         """Return what to do now, in a language; "" in reports of older versions."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
 
 
-def _unbroken(text: str) -> str:
+def _join_percent(text: str) -> str:
     """Return a text in which no line ends before a percent sign."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
@@ -426,10 +428,12 @@ class Exposure(Part):
     names: Sequence[PlantedName]
 
     @property
-    def ordered(self) -> dict[str, ScoreExposure]:
+    def by_score(self) -> dict[str, ScoreExposure]:
         """The exposure by score: the fixed one first, M_general alone second."""
         first = {
-            one: self.scores[one] for one in (self.fixed_score, GENERAL_ALONE) if one in self.scores
+            score: self.scores[score]
+            for score in (self.fixed_score, GENERAL_ALONE)
+            if score in self.scores
         }
         return first | dict(self.scores)
 
@@ -439,15 +443,17 @@ class Exposure(Part):
         return -math.log2(self.alpha)
 
     @property
-    def compared(self) -> list[tuple[ExposureGroup, ExposureGroup | None]]:
+    def by_mentions(self) -> list[tuple[ExposureGroup, ExposureGroup | None]]:
         """The fixed score's exposure by number of mentions, all last, and M_general's alone.
 
         Empty where nothing is scored.
         """
-        fixed, general = next(iter(self.ordered.values()), None), self.scores.get(GENERAL_ALONE)
-        every = [(*one.groups, one.whole) if one else () for one in (fixed, general)]
-        by_general = {one.n_mentions: one for one in every[1]}
-        return [(one, by_general.get(one.n_mentions)) for one in every[0]]
+        fixed, general = next(iter(self.by_score.values()), None), self.scores.get(GENERAL_ALONE)
+        groups_by_score = [
+            (*exposure.groups, exposure.whole) if exposure else () for exposure in (fixed, general)
+        ]
+        by_general = {group.n_mentions: group for group in groups_by_score[1]}
+        return [(group, by_general.get(group.n_mentions)) for group in groups_by_score[0]]
 
     def sentence(self, language: str) -> str:
         """Return what they show in a language."""
@@ -502,20 +508,20 @@ class Linking(Part):
         of one patient are not.
         """
         for by in (*LINKED_BY, "chance"):
-            one: Linked = getattr(self, by)
+            linked: Linked = getattr(self, by)
             top_1, top_5 = (
                 Estimate(share, math.nan, math.nan)
                 if by == "chance"
                 else wilson(share, n_total=self.n_passages)
-                for share in (one.top_1, one.top_5)
+                for share in (linked.top_1, linked.top_5)
             )
-            yield by, top_1, top_5, one.median_rank
+            yield by, top_1, top_5, linked.median_rank
 
     def reached(self) -> tuple[FloatArray, FloatArray]:
         """Return the ranks [R] that occur, and the share of passages [R] up to each of them."""
-        found = np.sort([one.rank for one in self.rank_by_passage])
-        ranks = np.unique(found)
-        return ranks, np.searchsorted(found, ranks, side="right") / max(len(found), 1)
+        sorted_ranks = np.sort([passage.rank for passage in self.rank_by_passage])
+        ranks = np.unique(sorted_ranks)
+        return ranks, np.searchsorted(sorted_ranks, ranks, side="right") / max(len(sorted_ranks), 1)
 
 
 class NullCheck(Part):
@@ -585,10 +591,10 @@ class AuditReport(Part):
     _plain: dict[str, Any] = PrivateAttr()
 
     @classmethod
-    def of(cls, **parts: Any) -> AuditReport:
+    def from_parts(cls, **parts: Any) -> AuditReport:
         """Return a report of parts as values of JSON; numbers may be NaN or infinite."""
         return cls.from_json(
-            {name: _finite(part) for name, part in parts.items()} | {"schema": SCHEMA}
+            {name: _spell_infinite(part) for name, part in parts.items()} | {"schema": SCHEMA}
         )
 
     @classmethod
@@ -601,7 +607,9 @@ class AuditReport(Part):
                 do="Run the audit again: its evidence is reused where it still holds.",
                 schema=value.get("schema"),
             )
-        general, hospital = (value["models"].get(who, {}).get("digest") for who in _PAIR)
+        general, hospital = (
+            value["models"].get(model_role, {}).get("digest") for model_role in _PAIR
+        )
         if general is not None and general == hospital:
             value = {**value, "verdict": make_equal_models_verdict()}
         try:
@@ -617,7 +625,7 @@ class AuditReport(Part):
 
     def changed(self, **parts: Any) -> AuditReport:
         """Return the report with other parts, given as values of JSON."""
-        return self.of(**{k: v for k, v in self._plain.items() if k != "schema"} | parts)
+        return self.from_parts(**{k: v for k, v in self._plain.items() if k != "schema"} | parts)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -676,10 +684,10 @@ class AuditReport(Part):
         """Return the report with its names in a form, which `made` then states as `names`."""
         parts: dict[str, Any] = {"made": {**self.made, "names": form}}
         if form != "full":
-            parts["names"] = seen_as(self.names, form=form)
+            parts["names"] = select_visible(self.names, form=form)
             details, linking = self._plain["details"], self._plain["details"].get("linking")
             if linking:  # the hospital's own text: a chart's number, or a name
-                ranks = [one | {"passage_id": ""} for one in linking.get("rank_by_passage", ())]
+                ranks = [rank | {"passage_id": ""} for rank in linking.get("rank_by_passage", ())]
                 parts["details"] = details | {"linking": linking | {"rank_by_passage": ranks}}
         return self.from_json(self._plain | parts)
 
@@ -689,13 +697,13 @@ class AuditReport(Part):
         return {"attack": measured.scores[self.fixed_score], **measured.baselines}
 
 
-def _finite(value: Any) -> Any:
+def _spell_infinite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
     if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
+        return {str(k): _spell_infinite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [_spell_infinite(v) for v in value]
     return value
 
 
@@ -743,7 +751,7 @@ class Inspection:
     part_is_last: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
 
-def compared_scores(report: AuditReport, inspection: Inspection, *, row: int) -> FloatArray:
+def select_compared_scores(report: AuditReport, inspection: Inspection, *, row: int) -> FloatArray:
     """Return the scores of the controls that the p-value of a listed name compares it with.
 
     They have the same number of word pieces and the same parts: people of the hospital on the list
@@ -764,15 +772,19 @@ def compared_scores(report: AuditReport, inspection: Inspection, *, row: int) ->
     return np.asarray(scores[is_alike & is_control])
 
 
-def best_passages(log_ratio: NDArray[np.float64]) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+def find_best_passages(
+    log_ratio: NDArray[np.float64],
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the passages [N, K] with each name's largest log ratios [P, N], and these ratios.
 
     K is `N_BEST_PASSAGES`, or P if there are fewer.
     """
-    known = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
-    order = np.argsort(-known, axis=1, kind="stable")[:, :N_BEST_PASSAGES]
-    found = np.take_along_axis(known, order, axis=1)
-    return np.where(np.isnan(found), -1, order).astype(np.int32), found.astype(np.float32)
+    finite_ratios = np.where(np.isfinite(log_ratio), log_ratio, np.nan).T
+    order = np.argsort(-finite_ratios, axis=1, kind="stable")[:, :N_BEST_PASSAGES]
+    best_ratios = np.take_along_axis(finite_ratios, order, axis=1)
+    return np.where(np.isnan(best_ratios), -1, order).astype(np.int32), best_ratios.astype(
+        np.float32
+    )
 
 
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
@@ -782,7 +794,7 @@ def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> Non
     store.put(f"inspection/{digest}", arrays=arrays, meta={"passages": passages})
 
 
-def kept_inspection(digest: str, *, store: Store) -> Inspection | None:
+def read_inspection(digest: str, *, store: Store) -> Inspection | None:
     """Return an audit's inspection; None where it is not kept, or of another version."""
     stored = store.get(f"inspection/{digest}")
     if stored is None:
@@ -823,7 +835,7 @@ def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
     weights, so while the demo still runs too, and when somebody asks it by hand.
     """
     models, question, family = report.models, report.question, ""
-    is_demo = report.digest in demo or models["hospital"].digest in _shipped()
+    is_demo = report.digest in demo or models["hospital"].digest in _read_demo_digests()
     if question.get("general") and question.get("hospital"):
         rest = {key: value for key, value in question.items() if key != "general"}
         family = json.dumps(rest, sort_keys=True)
@@ -853,59 +865,69 @@ def _terms_as_sibling(report: AuditReport) -> str:
     return sibling_terms(report.question) if is_known and can_serve else ""
 
 
-def possible_siblings(
-    question: Mapping[str, Any], *, kept: Sequence[KeptAudit]
+def find_possible_siblings(
+    question: Mapping[str, Any], *, audits: Sequence[KeptAudit]
 ) -> tuple[KeptAudit, ...]:
     """Return the audits that can serve as that of a sibling, as they are kept."""
     terms, hospital = sibling_terms(question), question.get("hospital")
     return tuple(
-        one for one in kept if one.sibling_terms == terms and one.hospital_digest != hospital
+        audit
+        for audit in audits
+        if audit.sibling_terms == terms and audit.hospital_digest != hospital
     )
 
 
-def demo_digests(store: Store) -> dict[str, str]:
+def read_demo_digests(store: Store) -> dict[str, str]:
     """Return the digests of the demo's audits by name; empty before the first demo run."""
     return dict(store.get_record(REMEMBERED) or {})
 
 
 @cache
-def _shipped() -> frozenset[str]:
+def _read_demo_digests() -> frozenset[str]:
     """Return the digests of all models of the demo hospital."""
     folders = [folder for folder in DEMO_HOSPITAL.glob("*/models/*") if folder.is_dir()]
     return frozenset(map(compute_model_digest, folders))
 
 
-def same_but_reference(audit: KeptAudit, *, kept: Sequence[KeptAudit]) -> tuple[KeptAudit, ...]:
+def find_reference_audits(
+    audit: KeptAudit, *, audits: Sequence[KeptAudit]
+) -> tuple[KeptAudit, ...]:
     """Return the audits that differ from this one in the general model alone, as they are kept."""
-    family = [other for other in kept if audit.family and other.family == audit.family]
-    return tuple(other for other in family if other.digest != audit.digest)
+    family = [
+        candidate for candidate in audits if audit.family and candidate.family == audit.family
+    ]
+    return tuple(candidate for candidate in family if candidate.digest != audit.digest)
 
 
-def others_alike_first(report: AuditReport, *, kept: Sequence[KeptAudit]) -> list[KeptAudit]:
+def list_other_audits(report: AuditReport, *, audits: Sequence[KeptAudit]) -> list[KeptAudit]:
     """Return all other audits, those of the same scenario first, else as they are kept."""
-    others = [one for one in kept if one.digest != report.digest]
-    return sorted(others, key=lambda one: one.scenario != report.scenario.number)
+    other_audits = [audit for audit in audits if audit.digest != report.digest]
+    return sorted(other_audits, key=lambda audit: audit.scenario != report.scenario.number)
 
 
 def choose_audit(
-    wanted: str, *, kept: Sequence[KeptAudit], demo: Mapping[str, str]
+    digest_start: str, *, audits: Sequence[KeptAudit], demo: Mapping[str, str]
 ) -> KeptAudit | None:
     """Return the audit to show: the one whose digest begins so, else the newest own, else the demo.
 
     `wanted` comes from a link, and is "" for none; one that fits no audit, or several, gives None.
     `demo` are the demo's digests by name: where it is alone, its headline audit comes first.
     """
-    if wanted:
-        is_digest = re.fullmatch("[0-9a-f]{4,64}", wanted) is not None
-        found = [audit for audit in kept if is_digest and audit.digest.startswith(wanted)]
-        return found[0] if len(found) == 1 else None
-    shown = [audit for audit in kept if not audit.is_demo] or kept
+    if digest_start:
+        is_digest = re.fullmatch("[0-9a-f]{4,64}", digest_start) is not None
+        matches = [audit for audit in audits if is_digest and audit.digest.startswith(digest_start)]
+        return matches[0] if len(matches) == 1 else None
+    own_audits = [audit for audit in audits if not audit.is_demo] or audits
     headline = demo.get("masked_lm")
-    return max(shown, key=lambda audit: (audit.digest == headline, audit.at), default=None)
+    return max(own_audits, key=lambda audit: (audit.digest == headline, audit.at), default=None)
 
 
-def other_scenario(audit: KeptAudit, *, kept: Iterable[KeptAudit]) -> KeptAudit | None:
+def find_other_scenario(audit: KeptAudit, *, audits: Iterable[KeptAudit]) -> KeptAudit | None:
     """Return the newest audit of the same pair in the other scenario."""
-    asked = attrgetter("general", "hospital", "n_names", "is_demo")
-    partners = (o for o in kept if asked(o) == asked(audit) and o.scenario != audit.scenario)
+    shared_terms = attrgetter("general", "hospital", "n_names", "is_demo")
+    partners = (
+        candidate
+        for candidate in audits
+        if shared_terms(candidate) == shared_terms(audit) and candidate.scenario != audit.scenario
+    )
     return max(partners, key=attrgetter("at"), default=None)

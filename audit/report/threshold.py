@@ -96,43 +96,43 @@ class Reached:
     ppv: Estimate
 
 
-def score_codes(report: AuditReport) -> tuple[str, ...]:
+def list_score_codes(report: AuditReport) -> tuple[str, ...]:
     """Return the scores that can be looked at, the fixed one first, baselines last."""
     ranked = report.measures.strata[ALL].scores if report.has_truth else ()
-    known = [code for code in ranked if _column(report, code)[0] in report.names]
-    return tuple(dict.fromkeys((report.fixed_score, *known, GENERAL_ALONE, POPULARITY)))
+    drawable = [code for code in ranked if _column(report, code)[0] in report.names]
+    return tuple(dict.fromkeys((report.fixed_score, *drawable, GENERAL_ALONE, POPULARITY)))
 
 
-def strata_of(report: AuditReport) -> tuple[str, ...]:
+def list_strata(report: AuditReport) -> tuple[str, ...]:
     """Return the kinds of controls that can be chosen: "all" first; "all" alone without truth."""
     return tuple(report.measures.strata) or (ALL,)
 
 
-def ranked_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
+def rank_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
     """Return the names of one stratum with one score; canaries are in none.
 
     ValueError if the report has no such score or stratum.
     """
-    if score not in score_codes(report) or stratum not in strata_of(report):
+    if score not in list_score_codes(report) or stratum not in list_strata(report):
         raise ValueError("no such score or stratum in this report")
     table, (column, is_log) = report.table, _column(report, score)
     is_control = table["is_control"] & ((table["control_kind"] == stratum) | (stratum == ALL))
-    asked = ("member",) if report.has_truth else ("member", "unknown")
-    names = table[is_control | table["kind"].isin(asked)]
-    is_judged = ~names["is_control"] & names["q"].notna() & (score == report.fixed_score)
-    found = pd.DataFrame(
+    tested_kinds = ("member",) if report.has_truth else ("member", "unknown")
+    rows = table[is_control | table["kind"].isin(tested_kinds)]
+    is_judged = ~rows["is_control"] & rows["q"].notna() & (score == report.fixed_score)
+    ranked = pd.DataFrame(
         {
-            "value": names[column],
-            "is_member": names["kind"] == "member",
-            "q": names["q"],
-            "critical": names["threshold"].where(is_judged),
+            "value": rows[column],
+            "is_member": rows["kind"] == "member",
+            "q": rows["q"],
+            "critical": rows["threshold"].where(is_judged),
         }
     )
-    axis = _axis(names[column].to_numpy(), is_log=is_log)
-    return RankedNames(score, stratum, report.has_truth, found, axis)
+    axis = _axis(rows[column].to_numpy(), is_log=is_log)
+    return RankedNames(score, stratum, report.has_truth, ranked, axis)
 
 
-def at_threshold(ranked: RankedNames, *, threshold: float, prevalence: float) -> Reached:
+def apply_threshold(ranked: RankedNames, *, threshold: float, prevalence: float) -> Reached:
     """Return what the rule "score above threshold" reaches; `prevalence` is a fraction."""
     scored = ranked.names[ranked.names["value"].notna()]
     flag = (scored["value"] > threshold).to_numpy()
@@ -162,7 +162,7 @@ def predictive_value(recall: Estimate, *, fpr: Estimate, prevalence: float) -> E
     )
 
 
-def useful_thresholds(ranked: RankedNames) -> dict[str, float]:
+def find_useful_thresholds(ranked: RankedNames) -> dict[str, float]:
     """Return the thresholds of `USEFUL`; NaN where the list has none.
 
     "fpr": the lowest with at most 1 % of the controls above it (needs 100 controls). "fdr": every
@@ -170,19 +170,19 @@ def useful_thresholds(ranked: RankedNames) -> dict[str, float]:
     "youden": the largest difference of recall and false-positive rate. "paper": 0. All but the last
     are chosen on the names they judge.
     """
-    found, names = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}, ranked.names
+    thresholds, names = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}, ranked.names
     tested = names[names["critical"].notna()]
     if (tested["q"] <= ALPHA).any():
-        found["fdr"] = float(tested["critical"].max())
+        thresholds["fdr"] = float(tested["critical"].max())
     fpr, tpr, threshold = roc_curve(names["value"].to_numpy(), names["is_member"].to_numpy())
     if ranked.has_truth and not np.isnan(fpr + tpr).any():
         if (names["value"].notna() & ~names["is_member"]).sum() * LOW_FPR >= 1:
-            found["fpr"] = float(threshold[np.flatnonzero(fpr <= LOW_FPR)[-1]])
-        found["youden"] = float(threshold[np.argmax(tpr - fpr)])
-    return {code: value if math.isfinite(value) else math.nan for code, value in found.items()}
+            thresholds["fpr"] = float(threshold[np.flatnonzero(fpr <= LOW_FPR)[-1]])
+        thresholds["youden"] = float(threshold[np.argmax(tpr - fpr)])
+    return {code: value if math.isfinite(value) else math.nan for code, value in thresholds.items()}
 
 
-def first_threshold(useful: dict[str, float]) -> float:
+def choose_first_threshold(useful: dict[str, float]) -> float:
     """Return the threshold to begin with: q <= 0.05, else an FPR of 1 %, else Youden's, else 0."""
     return next(useful[code] for code in _FIRST if not math.isnan(useful[code]))
 
@@ -203,13 +203,16 @@ def _column(report: AuditReport, code: str) -> tuple[str, bool]:
 
 
 def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
-    drawn = values[np.isfinite(values) & ((values > 0) | (not is_log))]
+    drawable = values[np.isfinite(values) & ((values > 0) | (not is_log))]
     if is_log:
-        logs = np.log10(drawn) if len(drawn) else np.zeros(1)
+        logs = np.log10(drawable) if len(drawable) else np.zeros(1)
         return ScoreAxis(is_log, math.floor(logs.min()) - 1.0, float(math.ceil(logs.max())))
-    if not len(drawn):
+    if not len(drawable):
         return ScoreAxis(is_log, -1.0, 1.0)
-    low, high = min(float(drawn.min()), PAPER_THRESHOLD), max(float(drawn.max()), PAPER_THRESHOLD)
+    low, high = (
+        min(float(drawable.min()), PAPER_THRESHOLD),
+        max(float(drawable.max()), PAPER_THRESHOLD),
+    )
     margin = (high - low or 1.0) / 50
     return ScoreAxis(is_log, low - margin, high + margin)
 
@@ -230,7 +233,7 @@ class RocView:
     high: FloatArray
 
 
-def roc_view(ranked: RankedNames) -> RocView:
+def make_roc_view(ranked: RankedNames) -> RocView:
     """Return the ROC of one score with a bootstrap band; empty without members or controls.
 
     The band is the percentile interval of a bootstrap over names, members and controls apart, the
@@ -251,7 +254,7 @@ def roc_view(ranked: RankedNames) -> RocView:
         return share
 
     rng = np.random.default_rng(0)
-    n_allowed = _few_counts(n)
+    n_allowed = _spread_counts(n)
     tpr = np.append(share_above(controls[n_allowed[:-1]]), 1.0)
     bands = []
     for value, k in zip(tpr.tolist(), n_allowed[:-1].tolist(), strict=False):
@@ -265,24 +268,26 @@ def roc_view(ranked: RankedNames) -> RocView:
     return RocView(ranked.score, m, n, n_allowed / n, tpr, low, high)
 
 
-def drawn(curves: Sequence[RocView], *, is_log: bool) -> tuple[list[RocView], tuple[float, float]]:
+def fit_to_axes(
+    curves: Sequence[RocView], *, is_log: bool
+) -> tuple[list[RocView], tuple[float, float]]:
     """Return ROC curves as axes show them, and the smallest FPR and TPR that have a place there.
 
     On logarithmic axes a rate of 0 has none: it stands at half of what the list resolves. On linear
     ones every curve rises from 0.
     """
-    x = min((0.5 / one.n_controls for one in curves if one.n_controls), default=0.5) * is_log
-    y = min((0.5 / one.n_members for one in curves if one.n_members), default=0.5) * is_log
+    x = min((0.5 / curve.n_controls for curve in curves if curve.n_controls), default=0.5) * is_log
+    y = min((0.5 / curve.n_members for curve in curves if curve.n_members), default=0.5) * is_log
     start, lowest = [] if is_log else [0.0], (x, y, y, y)
-    shown = []
-    for one in curves:
-        axes = zip((one.fpr, one.tpr, one.low, one.high), lowest, strict=True)
+    fitted = []
+    for view in curves:
+        axes = zip((view.fpr, view.tpr, view.low, view.high), lowest, strict=True)
         raised = (np.append(start, np.maximum(values, low)) for values, low in axes)
-        shown.append(RocView(one.score, one.n_members, one.n_controls, *raised))
-    return shown, (x, y)
+        fitted.append(RocView(view.score, view.n_members, view.n_controls, *raised))
+    return fitted, (x, y)
 
 
-def _few_counts(n: int) -> np.ndarray:
+def _spread_counts(n: int) -> np.ndarray:
     """Numbers of controls from 0 to n at which the curve is read: all of few, else spread out."""
     if n <= _N_POINTS:
         return np.arange(n + 1)
@@ -313,7 +318,7 @@ class Calibration:
         return corners, [max(x - half, 0.0) for x in corners], [min(x + half, 1.0) for x in corners]
 
 
-def calibration(report: AuditReport) -> Calibration | None:
+def make_calibration(report: AuditReport) -> Calibration | None:
     """Return the p-values of the listed controls; None where there are none."""
     p = np.sort(report.table.loc[report.table["is_control"], "p"].dropna())
     if not (n := len(p)):

@@ -23,7 +23,7 @@ from audit.attack.question import question_digest
 from audit.errors import AuditError, Message
 from audit.foreign import is_zip, refusing, zip_members
 from audit.report import export
-from audit.report.decision import decision_history
+from audit.report.decision import read_decision_history
 from audit.report.report import SCHEMA, AuditReport
 from cache.store import Store
 
@@ -73,30 +73,30 @@ class Check:
             return Message("Unchanged since it was written.")
         if self.state == "altered":
             return Message("Altered: {files}.", files=", ".join(sorted(self.altered)))
-        n, of = len(self.files), len(self.files | self.missing)
-        left = ", ".join(sorted(self.files - self.checked))
-        if not left:
-            return Message("Not checked: {n} of {of} files are here.", n=n, of=of)
+        n, n_files = len(self.files), len(self.files | self.missing)
+        unchecked_files = ", ".join(sorted(self.files - self.checked))
+        if not unchecked_files:
+            return Message("Not checked: {n} of {of} files are here.", n=n, of=n_files)
         return Message(
             "Not checked: {n} of {of} files are here, and nothing here tells of {files}.",
             n=n,
-            of=of,
-            files=left,
+            of=n_files,
+            files=unchecked_files,
         )
 
-    def holds(self, said: Message, *files: str) -> None:
+    def note_held(self, sentence: Message, *files: str) -> None:
         """Note what holds, and which files it shows to be as they were written."""
-        self.findings.append(("holds", said))
+        self.findings.append(("holds", sentence))
         self.checked |= {*files}
 
-    def fault(self, said: Message, *files: str) -> None:
+    def note_fault(self, sentence: Message, *files: str) -> None:
         """Note a fault, and which files were altered."""
-        self.findings.append(("fault", said))
+        self.findings.append(("fault", sentence))
         self.altered |= {*files}
 
-    def unchecked(self, said: Message) -> None:
+    def note_unchecked(self, sentence: Message) -> None:
         """Note what cannot be checked here."""
-        self.findings.append(("unchecked", said))
+        self.findings.append(("unchecked", sentence))
 
 
 def check_report(path: Path, *, store: Store) -> Check:
@@ -104,8 +104,8 @@ def check_report(path: Path, *, store: Store) -> Check:
 
     Names that a report holds are in no finding.
     """
-    files = _files(path)
-    listed = _listed(files)
+    files = _read_files(path)
+    listed = _read_manifest(files)
     missing = frozenset({*listed, _REPORT} - {*files}) if listed else frozenset()
     check = Check(frozenset(files), missing)
     _check_manifest(check, files, listed)
@@ -119,9 +119,11 @@ def check_report(path: Path, *, store: Store) -> Check:
 
 def _read_report(check: Check, files: Files) -> AuditReport | None:
     if _REPORT not in files:
-        check.unchecked(Message("report.json is not here, so that nothing is compared with it."))
+        check.note_unchecked(
+            Message("report.json is not here, so that nothing is compared with it.")
+        )
         return None
-    content = _json(files[_REPORT])
+    content = _parse_json(files[_REPORT])
     schema = content.get("schema") if isinstance(content, dict) else None
     try:
         with refusing(AuditError("report.json cannot be read.")):
@@ -130,13 +132,13 @@ def _read_report(check: Check, files: Files) -> AuditReport | None:
             return AuditReport.from_json(content)
     except AuditError as error:
         if isinstance(schema, int) and schema != SCHEMA:
-            check.unchecked(error.message)
+            check.note_unchecked(error.message)
         else:
-            check.fault(error.message, _REPORT)
+            check.note_fault(error.message, _REPORT)
     return None
 
 
-def _files(path: Path) -> dict[str, bytes]:
+def _read_files(path: Path) -> dict[str, bytes]:
     with refusing(_NO_REPORT):
         if path.is_file() and path.suffix == ".zip":
             if path.stat().st_size > MAX_BYTES or not is_zip(data := path.read_bytes()):
@@ -155,35 +157,42 @@ def _files(path: Path) -> dict[str, bytes]:
         if path.is_dir() and not any((path / name).exists() for name in KNOWN):
             begin = _common_beginning(path)
         elif path != folder and path.name not in KNOWN:  # files that were handed over one by one
-            known = next(name for name in KNOWN if path.name.endswith(f"-{name}"))
-            begin = path.name.removesuffix(known)
-        named = {name: folder / f"{begin}{name}" for name in KNOWN}
-        there = {name: one for name, one in named.items() if one.exists()}
-        if path.is_symlink() or any(o.is_symlink() or not o.is_file() for o in there.values()):
+            file_name = next(name for name in KNOWN if path.name.endswith(f"-{name}"))
+            begin = path.name.removesuffix(file_name)
+        paths_by_name = {name: folder / f"{begin}{name}" for name in KNOWN}
+        present = {
+            name: file_path for name, file_path in paths_by_name.items() if file_path.exists()
+        }
+        if path.is_symlink() or any(
+            file_path.is_symlink() or not file_path.is_file() for file_path in present.values()
+        ):
             raise AuditError("A file of the report is a link.", where="report")
-        if not there or sum(one.stat().st_size for one in there.values()) > MAX_BYTES:
+        if (
+            not present
+            or sum(file_path.stat().st_size for file_path in present.values()) > MAX_BYTES
+        ):
             raise _NO_REPORT
-        return {name: one.read_bytes() for name, one in there.items()}
+        return {name: file_path.read_bytes() for name, file_path in present.items()}
 
 
 def _common_beginning(folder: Path) -> str:
     """Return what the names of files that were downloaded one by one into a folder begin with."""
-    found = {
-        one.name.removesuffix(name)
-        for one in folder.iterdir()
+    beginnings = {
+        file_path.name.removesuffix(name)
+        for file_path in folder.iterdir()
         for name in KNOWN
-        if one.name.endswith(f"-{name}")
+        if file_path.name.endswith(f"-{name}")
     }
-    if len(found) > 1:
+    if len(beginnings) > 1:
         raise AuditError(
             "There are files of several reports in this folder.",
             where="report",
             do="Name one of the files: those that belong to it are found by its name.",
         )
-    return next(iter(found), "")
+    return next(iter(beginnings), "")
 
 
-def _listed(files: Files) -> dict[str, str]:
+def _read_manifest(files: Files) -> dict[str, str]:
     """Return file -> digest, as the manifest has them; empty where there is none."""
     lines = files.get(export.MANIFEST, b"").decode("ascii", "replace").splitlines()
     return dict((m[2], m[1]) for line in lines if (m := _LINE.fullmatch(line)))
@@ -191,54 +200,56 @@ def _listed(files: Files) -> dict[str, str]:
 
 def _check_manifest(check: Check, files: Files, listed: Mapping[str, str]) -> None:
     if export.MANIFEST not in files:
-        check.unchecked(
+        check.note_unchecked(
             Message("There is no manifest, so that files are not checked by their digests.")
         )
         return
     n_lines = len(files[export.MANIFEST].splitlines())
     if len(listed) != n_lines or not {_REPORT, _HTML} <= {*listed}:
-        check.fault(Message("The manifest is damaged."), export.MANIFEST)
+        check.note_fault(Message("The manifest is damaged."), export.MANIFEST)
         return
-    here = sorted(files.keys() - {export.MANIFEST})
-    for name in here:
+    file_names = sorted(files.keys() - {export.MANIFEST})
+    for name in file_names:
         if listed.get(name) == hashlib.sha256(files[name]).hexdigest():
             check.checked.add(name)
         else:
-            check.fault(Message("{file}: it does not fit the manifest.", file=name), name)
+            check.note_fault(Message("{file}: it does not fit the manifest.", file=name), name)
     if check.altered:
         return
     if check.missing:
-        check.unchecked(
+        check.note_unchecked(
             Message(
-                "{n} of {of} files are here, and fit the manifest.", n=len(here), of=len(listed)
+                "{n} of {of} files are here, and fit the manifest.",
+                n=len(file_names),
+                of=len(listed),
             )
         )
         check.checked.add(export.MANIFEST)
     else:
-        check.holds(Message("All {n} files fit the manifest.", n=len(listed)), export.MANIFEST)
+        check.note_held(Message("All {n} files fit the manifest.", n=len(listed)), export.MANIFEST)
 
 
 def _check_digest(check: Check, _: Files, report: AuditReport) -> None:
     if question_digest(report.question) == report.digest:
-        check.holds(Message("report.json is of audit {digest}.", digest=report.digest[:12]))
+        check.note_held(Message("report.json is of audit {digest}.", digest=report.digest[:12]))
     else:
-        check.fault(Message("report.json: its digest is not that of its question."), _REPORT)
+        check.note_fault(Message("report.json: its digest is not that of its question."), _REPORT)
 
 
 def _check_tables(check: Check, files: Files, report: AuditReport) -> None:
     """Compare what follows from report.json, which has lost the order of the measures."""
-    written = {
+    expected = {
         "names.csv": export.names_csv(report),
         "measures.csv": export.measures_csv(report),
         "names_key.csv": export.names_key(report),
     }
     same = {}
-    for name in filter(files.__contains__, written):
+    for name in filter(files.__contains__, expected):
         lines = files[name].decode("utf-8-sig", "replace").splitlines()
         ordered = sorted if name == "measures.csv" else list
-        same[name] = ordered(lines) == ordered(written[name].splitlines())
+        same[name] = ordered(lines) == ordered(expected[name].splitlines())
     if "measures.json" in files:
-        same["measures.json"] = _json(files["measures.json"]) == export.measures_json(report)
+        same["measures.json"] = _parse_json(files["measures.json"]) == export.measures_json(report)
     for name, is_same in same.items():
         if not is_same:
             _note_difference(check, name)
@@ -249,10 +260,10 @@ def _check_tables(check: Check, files: Files, report: AuditReport) -> None:
 
 
 def _note_difference(check: Check, name: str) -> None:
-    check.fault(Message("{file}: it does not say what report.json says.", file=name), name)
+    check.note_fault(Message("{file}: it does not say what report.json says.", file=name), name)
 
 
-def _json(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -261,65 +272,72 @@ def _json(data: bytes) -> Any:
 
 def _check_seals(check: Check, files: Files, report: AuditReport | None) -> None:
     """Ask the access log about every seal: files that were downloaded one by one have their own."""
-    told = {
+    seals_by_file = {
         export.SEAL: _SEAL.findall(files.get(export.SEAL, b"").strip()),
         _HTML: _SEAL.findall(files.get(_HTML, b"")),
         _REPORT: [str(report.made.get("log_seal", "")).encode()] if report else [],
     }
-    seals = {name: {*filter(None, found)} for name, found in told.items() if name in files}
-    of_whole = {one for found in seals.values() for one in found}
+    seals = {
+        name: {*filter(None, file_seals)}
+        for name, file_seals in seals_by_file.items()
+        if name in files
+    }
+    all_seals = {seal for file_seals in seals.values() for seal in file_seals}
     if (
         export.MANIFEST in files
         and report is not None
-        and len(of_whole) != len(set.intersection(*seals.values()))
+        and len(all_seals) != len(set.intersection(*seals.values()))
     ):
-        check.fault(Message("Its files hold different seals of the access log."), *seals)
+        check.note_fault(Message("Its files hold different seals of the access log."), *seals)
         return
-    if not of_whole:
-        check.unchecked(Message("It holds no seal of an access log."))
+    if not all_seals:
+        check.note_unchecked(Message("It holds no seal of an access log."))
         return
     reasons = {
-        name: {access_log.verify(x.decode()).reason for x in found} for name, found in seals.items()
+        name: {access_log.verify(seal.decode()).reason for seal in file_seals}
+        for name, file_seals in seals.items()
     }
     faulty = [name for name, why in reasons.items() if why - {"", "elsewhere"}]
     if faulty:
-        check.fault(Message("The access log does not fit its seal, or is damaged."), *faulty)
+        check.note_fault(Message("The access log does not fit its seal, or is damaged."), *faulty)
     elif any("elsewhere" in why for why in reasons.values()):
-        check.unchecked(Message("It is of another machine: its seal fits there only."))
+        check.note_unchecked(Message("It is of another machine: its seal fits there only."))
     else:
         sealed = {export.SEAL} & {*files}
-        check.holds(Message("The access log still holds what its seal says."), *sealed)
+        check.note_held(Message("The access log still holds what its seal says."), *sealed)
 
 
 def _check_kept(check: Check, files: Files, report: AuditReport, *, store: Store) -> None:
     record = store.get_record(f"audit/{report.digest}")
     if record is None:
-        check.unchecked(Message("Its audit is not kept on this machine."))
+        check.note_unchecked(Message("Its audit is not kept on this machine."))
         return
     form = report.made.get("names")
-    kept = AuditReport.from_json(record)
-    if _said(kept.with_names_as(form) if form else kept) != _said(report):
-        check.fault(Message("The audit that is kept here says something else."), _REPORT)
+    kept_report = AuditReport.from_json(record)
+    if _select_shared(kept_report.with_names_as(form) if form else kept_report) != _select_shared(
+        report
+    ):
+        check.note_fault(Message("The audit that is kept here says something else."), _REPORT)
     else:
-        check.holds(Message("The audit that is kept here says the same."), _REPORT)
+        check.note_held(Message("The audit that is kept here says the same."), _REPORT)
     documents = store.get_record(f"documents/{report.digest}")
-    told = files.get("documents.csv", b"").decode("utf-8-sig", "replace")
+    documents_text = files.get("documents.csv", b"").decode("utf-8-sig", "replace")
     if documents and "documents.csv" in files:
-        if told != export.documents_csv(documents):
+        if documents_text != export.documents_csv(documents):
             _note_difference(check, "documents.csv")
         else:
             check.checked.add("documents.csv")
     decision = report.made.get("decision")
     if decision:
-        states = [one.plain() for one in decision_history(report.digest, store=store)]
+        states = [state.plain() for state in read_decision_history(report.digest, store=store)]
         if decision not in states:
-            check.fault(Message("Its decision is none that was kept here."), _REPORT)
+            check.note_fault(Message("Its decision is none that was kept here."), _REPORT)
         elif decision != states[-1]:
-            check.unchecked(Message("The decision was changed after it was written."))
+            check.note_unchecked(Message("The decision was changed after it was written."))
 
 
-def _said(report: AuditReport) -> dict[str, Any]:
+def _select_shared(report: AuditReport) -> dict[str, Any]:
     """Return what a report says, without what each copy of it adds."""
-    whole: dict[str, Any] = json.loads(json.dumps(report.to_json()))
+    values: dict[str, Any] = json.loads(json.dumps(report.to_json()))
     added = ("log_seal", "decision", "names")
-    return whole | {"made": {k: v for k, v in whole["made"].items() if k not in added}}
+    return values | {"made": {k: v for k, v in values["made"].items() if k not in added}}

@@ -189,22 +189,22 @@ class TrainSettings(ScheduledSettings):
         return n_steps * self.batch / n_rows if n_rows else math.nan
 
 
-def process_number() -> tuple[int, int]:
+def read_process_number() -> tuple[int, int]:
     """Return the number of this process among those that torchrun started, and how many."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         return 0, 1
     return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
 
-def point_every(n_steps: int) -> int:
+def count_point_steps(n_steps: int) -> int:
     """Return the steps between two points of the loss curve."""
     return max(1, n_steps // _MOST_POINTS)
 
 
-def largest_pass(batch: int) -> int:
+def find_largest_pass(batch: int) -> int:
     """Return the most rows of a forward pass, of those usual, that divide a step's rows."""
-    most = range(min(batch, TrainSettings().micro_batch), 0, -1)
-    return next((n for n in most if batch % n == 0), 1)
+    pass_sizes = range(min(batch, TrainSettings().micro_batch), 0, -1)
+    return next((n for n in pass_sizes if batch % n == 0), 1)
 
 
 LOSSES = "losses.jsonl"
@@ -228,19 +228,19 @@ class LossPoint(Record):
     f: float | None = None
     """Of a tagger on its validation notes, 0-1."""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return a sentence on what was measured here; "" where only the loss is known."""
         measured = {
             "held-out loss": self.held_out,
             "recall": self.recall,
             "precision": self.precision,
         }
-        known = {name: value for name, value in measured.items() if value is not None}
-        if known and self.loss is not None:
-            known = {"loss": self.loss, **known}
-        values = ", ".join(f"{name} {value:.3f}" for name, value in known.items())
+        figures = {name: value for name, value in measured.items() if value is not None}
+        if figures and self.loss is not None:
+            figures = {"loss": self.loss, **figures}
+        values = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
         unit = " nats a token" if self.held_out is not None else ""
-        return f"Step {self.step}: {values}{unit}." if known else ""
+        return f"Step {self.step}: {values}{unit}." if figures else ""
 
 
 def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
@@ -265,13 +265,13 @@ def append_point(run_dir: Path, point: LossPoint) -> None:
     path = run_dir / LOSSES
     path.touch(mode=0o600)
     with path.open("ab") as file:
-        file.write(point.written() + b"\n")
+        file.write(point.to_bytes() + b"\n")
 
 
 def cut_log(run_dir: Path, *, step: int) -> None:
     """Forget the points after a step: they are made again."""
-    kept = [point.written() + b"\n" for point in read_losses(run_dir) if point.step <= step]
-    write_whole(run_dir / LOSSES, b"".join(kept))
+    lines = [point.to_bytes() + b"\n" for point in read_losses(run_dir) if point.step <= step]
+    write_whole(run_dir / LOSSES, b"".join(lines))
 
 
 PLATEAU_NATS = 0.1
@@ -329,7 +329,7 @@ class LossCurve:
         return step / self.steps_per_epoch
 
 
-def loss_curve(
+def make_loss_curve(
     points: Sequence[LossPoint],
     *,
     n_steps: int,

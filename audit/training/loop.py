@@ -37,9 +37,9 @@ from audit.training.config import (
     LoopSettings,
     LossPoint,
     append_point,
+    count_point_steps,
     cut_log,
-    point_every,
-    process_number,
+    read_process_number,
 )
 
 TRAINING = "training.json"
@@ -77,9 +77,9 @@ _LONGEST_WAIT = timedelta(days=7)
 
 
 @contextmanager
-def joined(device: str) -> Iterator[tuple[int, int]]:
+def join_processes(device: str) -> Iterator[tuple[int, int]]:
     """Join the processes that torchrun started; yields the number of this one, and of all."""
-    place = process_number()
+    place = read_process_number()
     if place[1] == 1:
         yield place
         return
@@ -95,7 +95,7 @@ def joined(device: str) -> Iterator[tuple[int, int]]:
 
 
 @contextmanager
-def one_first(process: int, n_processes: int) -> Iterator[None]:
+def wait_for_first(process: int, n_processes: int) -> Iterator[None]:
     """Let the first process do the block before the others."""
     if process:
         processes.barrier()
@@ -106,7 +106,7 @@ def one_first(process: int, n_processes: int) -> Iterator[None]:
 
 def _add_up(tensors: Iterable[Tensor]) -> None:
     """Put the sum over all processes in each tensor; it is the same to the bit in each process."""
-    for work in [processes.all_reduce(one, async_op=True) for one in tensors]:
+    for work in [processes.all_reduce(tensor, async_op=True) for tensor in tensors]:
         work.wait()
 
 
@@ -115,7 +115,7 @@ _USUAL = {_TRIM: 128 * 1024, _MOST_MAPPED: 65_536}
 
 
 @contextmanager
-def memory_kept() -> Iterator[None]:
+def keep_memory() -> Iterator[None]:
     """Keep freed memory for the next step while the block runs, where the C library is glibc.
 
     Else the large tensors of each step are given back to the system and asked for again, which
@@ -135,9 +135,11 @@ def memory_kept() -> Iterator[None]:
         library.malloc_trim(0)
 
 
-def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+def select_trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters that want a gradient, by name."""
-    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
 
 
 def adamw(
@@ -152,13 +154,15 @@ def adamw(
     `rate_of` gives the highest learning rate of a parameter, where it is not the settings'.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for one in trained_parameters(model).values():
-        rate = rate_of(one) if rate_of else settings.highest_rate
-        groups.setdefault((rate, settings.weight_decay if one.dim() > 1 else 0.0), []).append(one)
+    for parameter in select_trained_parameters(model).values():
+        rate = rate_of(parameter) if rate_of else settings.highest_rate
+        groups.setdefault((rate, settings.weight_decay if parameter.dim() > 1 else 0.0), []).append(
+            parameter
+        )
     return torch.optim.AdamW(
         [
-            {"params": found, "lr": rate, "highest_lr": rate, "weight_decay": decay}
-            for (rate, decay), found in groups.items()
+            {"params": parameters, "lr": rate, "highest_lr": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
         ],
         **options,
     )
@@ -175,9 +179,9 @@ class CheckpointState(Record):
 _WORK_SECONDS = 1e-10  # where nothing was timed yet: a parameter for each token that is learnt
 
 
-def steps_planned(name: str, n_steps: int, n_tokens: int, size: float, where: str) -> Phase:
+def plan_steps(name: str, n_steps: int, n_tokens: int, size: float, hardware: str) -> Phase:
     """Return steps of `n_tokens` as a phase; `where` is device and precision, `size` parameters."""
-    return Phase(name, n_steps * n_tokens * size, _WORK_SECONDS, f"{name} {where}", size)
+    return Phase(name, n_steps * n_tokens * size, _WORK_SECONDS, f"{name} {hardware}", size)
 
 
 class Learner(ABC):
@@ -217,10 +221,10 @@ class Learner(ABC):
 
     def plan(self) -> tuple[Phase, Phase]:
         """Return what is done, one after the other."""
-        where = f"{self.hardware.device.partition(':')[0]} {self.hardware.precision}"
+        hardware = f"{self.hardware.device.partition(':')[0]} {self.hardware.precision}"
         size = float(sum(p.numel() for p in self.model.parameters()))
         return (
-            steps_planned(self.phase, self.n_steps, self.n_step_tokens, size, where),
+            plan_steps(self.phase, self.n_steps, self.n_step_tokens, size, hardware),
             Phase(FINISHING, 1, 1.0, f"writing after {self.phase}", size),
         )
 
@@ -238,8 +242,8 @@ class Learner(ABC):
 
     def is_point(self, step: int) -> bool:
         """Whether the curve has a point after a step."""
-        every = (point_every(self.n_steps), self.settings.checkpoint_every, self.n_steps)
-        return any(step % n == 0 for n in every)
+        intervals = (count_point_steps(self.n_steps), self.settings.checkpoint_every, self.n_steps)
+        return any(step % n == 0 for n in intervals)
 
     def measured(self, step: int) -> Mapping[str, float | None]:
         """Measure or keep the model after a step with a point; returns fields of `LossPoint`."""
@@ -256,7 +260,7 @@ class Learner(ABC):
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.hardware.device)
-        hardware, parameters = self.hardware, trained_parameters(self.model).values()
+        hardware, parameters = self.hardware, select_trained_parameters(self.model).values()
         for number, rows in enumerate(self.passes(step)):
             if number % hardware.n_processes != hardware.process:
                 continue
@@ -265,7 +269,9 @@ class Learner(ABC):
             loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
         if hardware.n_processes > 1:
-            _add_up([total, *(one.grad for one in parameters if one.grad is not None)])
+            _add_up(
+                [total, *(parameter.grad for parameter in parameters if parameter.grad is not None)]
+            )
         norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
         for group in self.optimizer.param_groups:
             group["lr"] = group["highest_lr"] * self._rate_factor(step)
@@ -305,7 +311,7 @@ class Learner(ABC):
         _claim(folder, facts, result=result)
         if not (folder / result).exists():
             meter = Meter(self.plan(), listener=progress, should_stop=should_stop)
-            with memory_kept():
+            with keep_memory():
                 self._run(meter, on_point)
             meter.add(FINISHING, 0)
             self.finish()
@@ -314,13 +320,13 @@ class Learner(ABC):
 
     def _help(self) -> None:
         """Learn beside the first process, which looks at the model and keeps it."""
-        with memory_kept():
-            for step in range(self._resumed().step + 1, self.n_steps + 1):
-                with self._memory_watched():
+        with keep_memory():
+            for step in range(self._resume().step + 1, self.n_steps + 1):
+                with self._explain_memory():
                     self.step(step)
 
     def _run(self, meter: Meter, on_point: PointListener) -> None:
-        state, work = self._resumed(), self.plan()[0].n_units / self.n_steps
+        state, work = self._resume(), self.plan()[0].n_units / self.n_steps
         self._kept_at, self._began = state.seconds, time.monotonic() - state.seconds
         cut_log(self.folder, step=state.step or -1)
         if state.step:
@@ -328,7 +334,7 @@ class Learner(ABC):
         else:
             on_point(self._point(0))
         for step in range(state.step + 1, self.n_steps + 1):
-            with self._memory_watched():
+            with self._explain_memory():
                 self._losses.append(self.step(step))
             if self.is_point(step):
                 on_point(self._point(step))
@@ -350,10 +356,10 @@ class Learner(ABC):
     def _point(self, step: int) -> LossPoint:
         loss = self._mean_loss()
         self._losses = []
-        with self._memory_watched():
+        with self._explain_memory():
             measured = self.measured(step)
-        known = [value for value in measured.values() if value is not None]
-        _refuse_no_number(all(map(math.isfinite, known)))
+        figures = [value for value in measured.values() if value is not None]
+        _refuse_no_number(all(map(math.isfinite, figures)))
         rate = self.settings.highest_rate * (self._rate_factor(step) if step else 0)
         point = LossPoint(
             step=step, loss=loss, learning_rate=rate, seconds=self._seconds, **measured
@@ -366,12 +372,12 @@ class Learner(ABC):
         if not self._losses:
             return None
         # One transfer for all steps since then: a GPU is not waited for at each.
-        told = torch.stack(self._losses).double().cpu()
-        _refuse_no_number(bool(torch.isfinite(told).all()))
-        return float(told[:, 0].mean())
+        losses = torch.stack(self._losses).double().cpu()
+        _refuse_no_number(bool(torch.isfinite(losses).all()))
+        return float(losses[:, 0].mean())
 
     @contextmanager
-    def _memory_watched(self) -> Iterator[None]:
+    def _explain_memory(self) -> Iterator[None]:
         """Turn running out of memory into a sentence that says what to try."""
         try:
             yield
@@ -392,7 +398,7 @@ class Learner(ABC):
     def _keep(self, step: int) -> None:
         """Write a checkpoint; if it cannot be written, the last one is still there."""
         self._mean_loss()  # weights that are no numbers are not kept
-        weights = trained_parameters(self.model)
+        weights = select_trained_parameters(self.model)
         moments = {  # a parameter that the loss does not reach has none
             f"{name}|{kind}": value
             for name, parameter in weights.items()
@@ -401,17 +407,17 @@ class Learner(ABC):
         state = CheckpointState(step=step, seconds=self._seconds, key=self._key)
         place = private_folder(self.folder / _CHECKPOINTS) / f"step-{step}"
         with whole_folder(place, replaces=True) as partial:
-            save_file(own_tensors(weights), partial / _WEIGHTS)
-            save_file(own_tensors(moments), partial / _OPTIMIZER)
-            write_whole(partial / _STATE, state.written())
+            save_file(copy_to_main_memory(weights), partial / _WEIGHTS)
+            save_file(copy_to_main_memory(moments), partial / _OPTIMIZER)
+            write_whole(partial / _STATE, state.to_bytes())
         self._kept_at = state.seconds
         for old in self._checkpoints()[_N_KEPT:]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def _resumed(self) -> CheckpointState:
+    def _resume(self) -> CheckpointState:
         """Take the newest readable checkpoint; that before the first step where there is none."""
-        parameters, found = trained_parameters(self.model), self._checkpoints()
-        for path in found:
+        parameters, checkpoints = select_trained_parameters(self.model), self._checkpoints()
+        for path in checkpoints:
             try:
                 state = CheckpointState.read((path / _STATE).read_bytes(), where=_CHECKPOINTS)
                 weights, moments = load_file(path / _WEIGHTS), load_file(path / _OPTIMIZER)
@@ -423,10 +429,10 @@ class Learner(ABC):
                 parameter.data.copy_(weights[name])
             for place, value in moments.items():
                 name, _, kind = place.partition("|")
-                kept = value.to(parameters[name].device, copy=True)
-                self.optimizer.state[parameters[name]][kind] = kept
+                moment = value.to(parameters[name].device, copy=True)
+                self.optimizer.state[parameters[name]][kind] = moment
             return state
-        if found:
+        if checkpoints:
             raise AuditError(
                 "The checkpoints of this training cannot be read.",
                 where="checkpoint",
@@ -436,8 +442,8 @@ class Learner(ABC):
 
     def _checkpoints(self) -> list[Path]:
         """Return the checkpoints, the newest first."""
-        found = (self.folder / _CHECKPOINTS).glob("step-*")
-        return sorted(found, key=lambda one: -int(one.name.removeprefix("step-")))
+        paths = (self.folder / _CHECKPOINTS).glob("step-*")
+        return sorted(paths, key=lambda path: -int(path.name.removeprefix("step-")))
 
 
 def _refuse_no_number(is_number: bool) -> None:
@@ -458,30 +464,30 @@ def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)
         write_whole(folder / TRAINING, text.encode("ascii"))
         return
-    before: dict[str, Any] = {}
+    facts_before: dict[str, Any] = {}
     with suppress(OSError, ValueError, TypeError):
-        before = dict(json.loads((folder / TRAINING).read_bytes()))
-    if before.get("key") != facts["key"]:
+        facts_before = dict(json.loads((folder / TRAINING).read_bytes()))
+    if facts_before.get("key") != facts["key"]:
         raise AuditError(
             "The folder holds another training: other notes, another model or other settings.",
             where="out",
             do="Choose another folder, or ask for what was begun there.",
         )
-    begun, here = (
-        " / ".join(str(one.get(name)) for name in _PLACE if name in facts)
-        for one in (before, facts)
+    first_hardware, hardware = (
+        " / ".join(str(training_facts.get(name)) for name in _PLACE if name in facts)
+        for training_facts in (facts_before, facts)
     )
-    if begun != here and not (folder / result).exists():
+    if first_hardware != hardware and not (folder / result).exists():
         raise AuditError(
             "This training was begun on {begun}; here it would go on on {here}.",
             where="out",
             do="Go on where it was begun, or begin in another folder.",
-            begun=begun,
-            here=here,
+            begun=first_hardware,
+            here=hardware,
         )
 
 
-def own_tensors(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+def copy_to_main_memory(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return tensors in main memory, contiguous."""
     return {
         name: tensor.detach().to("cpu", copy=False).contiguous() for name, tensor in tensors.items()

@@ -38,23 +38,23 @@ from audit.progress import (
     Phase,
     ProgressListener,
     StopQuestion,
-    expected_seconds,
-    whole,
+    combine_phases,
+    estimate_seconds,
 )
 from audit.rng import generator, torch_seed
 from audit.shelf import alone, now, whole_folder, write_whole
 from audit.task import queue_of
-from audit.training.config import TrainSettings, process_number
+from audit.training.config import TrainSettings, read_process_number
 from audit.training.loop import (
     VERSIONS,
     Hardware,
     Learner,
     PointListener,
     adamw,
-    joined,
-    one_first,
-    own_tensors,
-    steps_planned,
+    copy_to_main_memory,
+    join_processes,
+    plan_steps,
+    wait_for_first,
 )
 from audit.training.tokens import (
     TOKENIZE,
@@ -65,11 +65,11 @@ from audit.training.tokens import (
     SpecialIds,
     Stream,
     TokenFile,
-    held_out,
-    masked_rows,
+    draw_held_out,
+    mask_rows,
+    plan_tokenizing,
+    read_or_make_tokens,
     split_notes,
-    tokenized,
-    tokenizing,
 )
 from audit.training.trainings import (
     MODEL,
@@ -112,7 +112,7 @@ class MaskedLearner(Learner):
         optimizer = adamw(
             model,
             settings,
-            rate_of=lambda one: rates[id(one) not in in_body],
+            rate_of=lambda parameter: rates[id(parameter) not in in_body],
             eps=_EPSILON,
             fused=True,
         )
@@ -129,7 +129,7 @@ class MaskedLearner(Learner):
         """Return a step's masked rows, a micro-batch at a time."""
         rng, special = generator(self.settings.seed, "row masks", step), self.rows.special
         share = self.settings.mask_share
-        masked = masked_rows(self.rows.of_step(step), special=special, share=share, rng=rng)
+        masked = mask_rows(self.rows.of_step(step), special=special, share=share, rng=rng)
         return masked.parts(self.settings.micro_batch)
 
     def loss(self, rows: MaskedRows) -> Tensor:
@@ -160,7 +160,9 @@ class MaskedLearner(Learner):
         write_model(self.model, self.folder / MODEL, parent=self.parent)
 
     def _mean_loss_of(self, rows: MaskedRows) -> Tensor:
-        ids, positions, targets = map(self._sent, (rows.ids, rows.positions, rows.targets))
+        ids, positions, targets = map(
+            self._move_to_device, (rows.ids, rows.positions, rows.targets)
+        )
         if self._fast is not None:
             logits = self._fast.logits(ids, positions=positions)  # [B, M, V]
         else:
@@ -168,7 +170,7 @@ class MaskedLearner(Learner):
                 logits = compute_logits(self.model, ids, positions=positions)
         return functional.cross_entropy(logits.flatten(end_dim=1).float(), targets.flatten())
 
-    def _sent(self, part: Ids) -> Tensor:
+    def _move_to_device(self, part: Ids) -> Tensor:
         tensor = torch.from_numpy(part)
         if self.hardware.device == "cpu":
             return tensor
@@ -176,21 +178,21 @@ class MaskedLearner(Learner):
 
 
 @contextmanager
-def same_sums(device: str) -> Iterator[None]:
+def fix_sum_order(device: str) -> Iterator[None]:
     """Let a GPU add in one order, where it can: a training goes on to the same weights."""
     if device == "cpu":
         yield
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     memory: Any = torch.utils.deterministic
-    before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
+    old_settings = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True, warn_only=True)
     memory.fill_uninitialized_memory = False
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
-        memory.fill_uninitialized_memory = before[1]
+        torch.use_deterministic_algorithms(old_settings[0])
+        memory.fill_uninitialized_memory = old_settings[1]
 
 
 def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
@@ -204,18 +206,18 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
     for name in (_CONFIG, CONFIG_FILE):
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
-    state = own_tensors(model.state_dict())
+    state = copy_to_main_memory(model.state_dict())
     tensors: dict[int, str] = {}  # one that has two names under its first
     for name in compute_expected_shapes(files.config):
         tensors.setdefault(state[name].data_ptr(), name)
     with whole_folder(path, replaces=True) as partial:
         for name, data in copied.items():
             write_whole(partial / name, data)
-        kept = {name: state[name] for name in tensors.values()}
-        save_file(kept, partial / SINGLE_FILE, metadata={"format": "pt"})
+        named_tensors = {name: state[name] for name in tensors.values()}
+        save_file(named_tensors, partial / SINGLE_FILE, metadata={"format": "pt"})
 
 
-def fresh_weights(model: nn.Module, *, seed: int) -> nn.Module:
+def draw_fresh_weights(model: nn.Module, *, seed: int) -> nn.Module:
     """Return a model of the same shape with new weights, on the CPU, in training precision."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(seed, "fresh weights"))
@@ -237,24 +239,24 @@ def train(
     """
     device, folder, settings = pick_device(task.device), task.folder, task.settings
     notes = task.notes_path
-    settings.refuse_idle(process_number()[1])
+    settings.refuse_idle(read_process_number()[1])
     with (
-        joined(device) as (process, n_processes),
+        join_processes(device) as (process, n_processes),
         nullcontext() if process else alone(folder),
         torch.random.fork_rng(),
-        same_sums(device),
+        fix_sum_order(device),
     ):
-        meter = Meter(phases(task), listener=progress, should_stop=should_stop)
+        meter = Meter(plan_phases(task), listener=progress, should_stop=should_stop)
         meter.add(LOADING, 0)
         general = load_model(task.general, device=device)
         settings.refuse_longer(general.n_positions)
         meter.finish(LOADING)
-        with one_first(process, n_processes):
-            tokens = tokenized(
+        with wait_for_first(process, n_processes):
+            tokens = read_or_make_tokens(
                 open_notes(notes, columns=dict(task.columns)),
                 general.tokenizer,
                 store=(notes.parent if task.corpus_id else folder) / "tokens",
-                progress=meter.part(TOKENIZE),
+                progress=meter.make_listener(TOKENIZE),
                 should_stop=should_stop,
             )
         meter.finish(TOKENIZE)
@@ -264,13 +266,13 @@ def train(
             [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
         ) as kernels:
             hardware = Hardware(device, precision, kernels, process, n_processes)
-            facts, learner = _prepared(task, general, tokens=tokens, hardware=hardware)
-            meter.resize(learner.phase, expected_seconds(learner.plan()))
+            facts, learner = _prepare(task, general, tokens=tokens, hardware=hardware)
+            meter.resize(learner.phase, estimate_seconds(learner.plan()))
             learner.complete(
                 folder,
                 facts.plain(),
                 result=MODEL,
-                progress=meter.part(learner.phase),
+                progress=meter.make_listener(learner.phase),
                 should_stop=should_stop,
                 on_point=on_point,
             )
@@ -281,30 +283,30 @@ def train(
 _TOKEN_BYTES = 4.5  # of English notes
 
 
-def phases(task: PretrainTask) -> tuple[Phase, ...]:
+def plan_phases(task: PretrainTask) -> tuple[Phase, ...]:
     """Return what a training does, one after the other; its tokens are estimated by their bytes."""
     settings, size = task.settings, float(inspect_model(task.general).n_parameters)
     source = open_notes(task.notes_path, columns=dict(task.columns))
-    where = f"{queue_of(task.device)} {settings.precision}"
+    hardware = f"{queue_of(task.device)} {settings.precision}"
     n_steps = settings.steps(int(source.n_bytes / _TOKEN_BYTES))
     n_tokens = settings.batch * settings.n_tokens
-    steps = steps_planned(MaskedLearner.phase, n_steps, n_tokens, size, where)
+    steps = plan_steps(MaskedLearner.phase, n_steps, n_tokens, size, hardware)
     return (
-        Phase(LOADING, 1, 5.0, f"loading a model {where}", size),
-        whole(TOKENIZE, [tokenizing(source)], kind=TOKENIZE),
-        whole(steps.name, [steps], kind=steps.name),
+        Phase(LOADING, 1, 5.0, f"loading a model {hardware}", size),
+        combine_phases(TOKENIZE, [plan_tokenizing(source)], kind=TOKENIZE),
+        combine_phases(steps.name, [steps], kind=steps.name),
     )
 
 
-def _prepared(
+def _prepare(
     task: PretrainTask, general: LoadedModel, *, tokens: TokenFile, hardware: Hardware
 ) -> tuple[TrainingFacts, MaskedLearner]:
-    settings, special = task.settings, SpecialIds.of(general.tokenizer)
+    settings, special = task.settings, SpecialIds.from_tokenizer(general.tokenizer)
     listed = read_listed(task.listed) if task.listed and settings.held_out_share else None
     split = split_notes(tokens, share=settings.held_out_share, seed=settings.seed, listed=listed)
     stream = Stream(tokens, split.train)
     rows = Rows(stream, special, settings.n_inner, settings.batch, settings.seed)
-    measured = held_out(tokens, split, special=special, settings=settings)
+    measured = draw_held_out(tokens, split, special=special, settings=settings)
     snapshots = task.snapshots(len(stream))
     decisive = {
         "version": _VERSION,
@@ -337,7 +339,7 @@ def _prepared(
     )
     model = general.model
     if settings.from_scratch:
-        model = fresh_weights(model, seed=settings.seed).to(hardware.device)
+        model = draw_fresh_weights(model, seed=settings.seed).to(hardware.device)
     learner = MaskedLearner(
         model,
         settings=settings,

@@ -42,24 +42,26 @@ _DROPPED = re.compile(
 )
 
 
-def prepared_sentences(text: str) -> list[str]:
+def prepare_sentences(text: str) -> list[str]:
     """Return the sentences of a note, white space made single, placeholders and lines left out.
 
     A sentence of fewer than 20 characters is glued to the one before; at the beginning of a note
     the next one is glued to it.
     """
     clean = _DROPPED.sub(" ", text)
-    found: list[str] = []
+    sentences: list[str] = []
     for start, end in find_sentences(clean):
         sentence = re.sub(r"\s+", " ", clean[start:end]).strip()
         if not sentence:
             continue
-        is_first_short = len(found) == 1 and len(found[0]) < _MIN_SENTENCE_CHARS
-        if found and (len(sentence) < _MIN_SENTENCE_CHARS or is_first_short):
-            found[-1] = f"{found[-1]}{'' if found[-1].endswith('。') else ' '}{sentence}"
+        is_first_short = len(sentences) == 1 and len(sentences[0]) < _MIN_SENTENCE_CHARS
+        if sentences and (len(sentence) < _MIN_SENTENCE_CHARS or is_first_short):
+            sentences[-1] = (
+                f"{sentences[-1]}{'' if sentences[-1].endswith('。') else ' '}{sentence}"
+            )
         else:
-            found.append(sentence)
-    return found
+            sentences.append(sentence)
+    return sentences
 
 
 TOKENIZE = "tokenizing the notes"
@@ -112,19 +114,19 @@ class TokenFile:
 
     def documents_at(self, positions: Ids) -> Ids:
         """Return the numbers of the documents at positions among all rows read, if any."""
-        there = positions[~np.isin(positions, self.missing)]
-        return there - np.searchsorted(self.missing, there)
+        present = positions[~np.isin(positions, self.missing)]
+        return present - np.searchsorted(self.missing, present)
 
     def digest(self) -> str:
         """SHA-256 of the tokens and of whose they are."""
-        found = hashlib.sha256(repr(self.about()).encode())
+        digest = hashlib.sha256(repr(self.about()).encode())
         for values in (self.ids, self.ends, self.groups):
             for start in range(0, len(values), _CHUNK):
-                found.update(np.ascontiguousarray(values[start : start + _CHUNK]).tobytes())
-        return found.hexdigest()
+                digest.update(np.ascontiguousarray(values[start : start + _CHUNK]).tobytes())
+        return digest.hexdigest()
 
 
-def tokenized(
+def read_or_make_tokens(
     source: NoteSource,
     tokenizer: Any,
     *,
@@ -141,20 +143,20 @@ def tokenized(
     progress, should_stop
         The unit is bytes of the source.
     """
-    meter = Meter([tokenizing(source)], listener=progress, should_stop=should_stop)
+    meter = Meter([plan_tokenizing(source)], listener=progress, should_stop=should_stop)
     key = _tokenizing_key(source, tokenizer, meter=meter)
     folder = private_folder(store) / key[:32]
-    found = _open_tokens(folder, key=key)
-    if found is None:
+    tokens = _open_tokens(folder, key=key)
+    if tokens is None:
         with whole_folder(folder, replaces=True) as partial_folder:
             _write_tokens(source, tokenizer, folder=partial_folder, key=key, meter=meter)
-        found = _open_tokens(folder, key=key)
-        assert found is not None
+        tokens = _open_tokens(folder, key=key)
+        assert tokens is not None
     meter.finish(TOKENIZE)
-    return found
+    return tokens
 
 
-def tokenizing(source: NoteSource) -> Phase:
+def plan_tokenizing(source: NoteSource) -> Phase:
     """Return the making of tokens: the notes are read for their digest, then cut."""
     return Phase(TOKENIZE, 2 * source.n_bytes, _BYTE_SECONDS, TOKENIZE)
 
@@ -162,18 +164,18 @@ def tokenizing(source: NoteSource) -> Phase:
 def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
     """Return the tokens in a folder; None where there are none of this key, or not whole ones."""
     try:
-        with np.load(folder / _PLACES, allow_pickle=False) as kept:
-            found = TokenFile(
-                np.memmap(folder / _TOKENS, dtype=kept["dtype"].item(), mode="r"),
-                kept["ends"],
-                kept["groups"],
-                kept["missing"],
-                kept["n_refused"].item(),
+        with np.load(folder / _PLACES, allow_pickle=False) as arrays:
+            tokens = TokenFile(
+                np.memmap(folder / _TOKENS, dtype=arrays["dtype"].item(), mode="r"),
+                arrays["ends"],
+                arrays["groups"],
+                arrays["missing"],
+                arrays["n_refused"].item(),
             )
-            is_whole = (kept["key"].item(), len(found.ids)) == (key, found.ends[-1])
+            is_whole = (arrays["key"].item(), len(tokens.ids)) == (key, tokens.ends[-1])
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
         return None
-    return found if is_whole else None
+    return tokens if is_whole else None
 
 
 def _write_tokens(
@@ -185,7 +187,7 @@ def _write_tokens(
     n_tokens = n_refused = 0
     with (folder / _TOKENS).open("xb", buffering=_CHUNK_BYTES) as file:
         for note in source.read(on_bytes=partial(meter.add, TOKENIZE)):
-            ids = _ids(note.text, tokenizer) if isinstance(note, Note) else []
+            ids = _split_to_ids(note.text, tokenizer) if isinstance(note, Note) else []
             if not ids or not isinstance(note, Note):
                 n_refused += not isinstance(note, Note)
                 missing.append(len(ends) + len(missing))
@@ -207,16 +209,19 @@ def _write_tokens(
     )
 
 
-def _ids(text: str, tokenizer: Any) -> list[int]:
+def _split_to_ids(text: str, tokenizer: Any) -> list[int]:
     """Return a note's ids; sentences are cut one by one, so that no input is long.
 
     Special tokens that a text spells out ("[MASK]") are unknown words.
     """
     # A blank before all but the first: byte-level vocabularies tell words by it.
-    pieces = [f" {one}" if at else one for at, one in enumerate(prepared_sentences(text))]
+    pieces = [
+        f" {sentence}" if place else sentence
+        for place, sentence in enumerate(prepare_sentences(text))
+    ]
     if not pieces:
         return []
-    cut = tokenizer(
+    ids_by_sentence = tokenizer(
         pieces,
         add_special_tokens=False,
         return_attention_mask=False,
@@ -224,7 +229,7 @@ def _ids(text: str, tokenizer: Any) -> list[int]:
         verbose=False,
     )["input_ids"]
     special, unknown = frozenset(tokenizer.all_special_ids), tokenizer.unk_token_id
-    return [unknown if token in special else token for ids in cut for token in ids]
+    return [unknown if token in special else token for ids in ids_by_sentence for token in ids]
 
 
 def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
@@ -235,7 +240,7 @@ def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
         "kind": source.kind,
         "codec": source.codec,
         "columns": {k: list(v) for k, v in source.columns.items()},
-        "digest": notes_digest(source.path, on_bytes=partial(meter.add, TOKENIZE)),
+        "digest": digest_notes(source.path, on_bytes=partial(meter.add, TOKENIZE)),
     }
     content = {
         "text": _TEXT_VERSION,
@@ -247,14 +252,16 @@ def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def notes_digest(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
+def digest_notes(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
     """Return the SHA-256 of a file of notes, or of all text files of a folder with their names."""
     try:
         if not path.is_dir():
             return fingerprint(path, on_bytes=on_bytes)
-        files = sorted(one for one in path.rglob("*.txt") if one.is_file())
-        found = {str(one.relative_to(path)): fingerprint(one, on_bytes=on_bytes) for one in files}
-        return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+        files = sorted(file for file in path.rglob("*.txt") if file.is_file())
+        digests = {
+            str(file.relative_to(path)): fingerprint(file, on_bytes=on_bytes) for file in files
+        }
+        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
     except OSError as error:
         raise AuditError(
             "The notes cannot be read ({strerror}).", where="notes", strerror=error.strerror
@@ -271,12 +278,12 @@ class SpecialIds:
     n_vocabulary: int
 
     @classmethod
-    def of(cls, tokenizer: Any) -> SpecialIds:
+    def from_tokenizer(cls, tokenizer: Any) -> SpecialIds:
         """Return those of a tokenizer."""
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
         return cls(*special, len(tokenizer))
 
-    def framed(self, inner: Ids) -> Ids:
+    def add_frame(self, inner: Ids) -> Ids:
         """Put [CLS] before and [SEP] after rows [n, L - 2]."""
         return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (self.cls, self.sep)))
 
@@ -299,7 +306,7 @@ class MaskedRows:
             yield MaskedRows(self.ids[part], self.positions[part], self.targets[part])
 
 
-def masked_rows(
+def mask_rows(
     rows: Ids, *, special: SpecialIds, share: float, rng: np.random.Generator
 ) -> MaskedRows:
     """Mask rows [B, L]; [CLS] and [SEP] are never asked for while there are other tokens."""
@@ -310,9 +317,9 @@ def masked_rows(
     targets = np.take_along_axis(rows, positions, axis=1)
     kind = rng.random(positions.shape)
     random_ids = rng.integers(special.n_vocabulary, size=positions.shape)
-    shown = np.where(kind < 0.8, special.mask, np.where(kind < 0.9, random_ids, targets))
+    inputs = np.where(kind < 0.8, special.mask, np.where(kind < 0.9, random_ids, targets))
     masked = rows.copy()
-    np.put_along_axis(masked, positions, shown, axis=1)
+    np.put_along_axis(masked, positions, inputs, axis=1)
     return MaskedRows(masked, positions, targets)
 
 
@@ -356,12 +363,12 @@ def split_notes(
     if not share:
         return Split(everything, everything[:0])
     positions = np.array([] if listed is None else listed.notes, dtype=np.int64)
-    kept = np.unique(tokens.groups[tokens.documents_at(positions)])
+    listed_groups = np.unique(tokens.groups[tokens.documents_at(positions)])
     n_held_out = min(n_groups - 1, max(1, round(share * n_groups)))
     order = generator(seed, "held-out patients").permutation(n_groups)
-    chosen = order[~np.isin(order, kept)][:n_held_out]
+    chosen = order[~np.isin(order, listed_groups)][:n_held_out]
     is_held_out = np.isin(tokens.groups, chosen)
-    return Split(everything[~is_held_out], everything[is_held_out], len(kept))
+    return Split(everything[~is_held_out], everything[is_held_out], len(listed_groups))
 
 
 class Stream:
@@ -376,18 +383,18 @@ class Stream:
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
-    def at(self, places: Ids) -> Ids:
+    def read_ids(self, places: Ids) -> Ids:
         """Return the ids at places 0 to len - 1, in the places' shape."""
         document = np.searchsorted(self._ends, places, side="right")
         return self._ids[places + self._shift[document]].astype(np.int64)
 
     def counts(self, n_vocabulary: int) -> Ids:
         """Return how often each id occurs, [n_vocabulary]; in bounded memory."""
-        found = np.zeros(n_vocabulary, dtype=np.int64)
+        counts = np.zeros(n_vocabulary, dtype=np.int64)
         for start in range(0, len(self), _CHUNK):
-            part = self.at(np.arange(start, min(start + _CHUNK, len(self))))
-            found += np.bincount(part, minlength=n_vocabulary)
-        return found
+            part = self.read_ids(np.arange(start, min(start + _CHUNK, len(self))))
+            counts += np.bincount(part, minlength=n_vocabulary)
+        return counts
 
 
 class Rows:
@@ -416,8 +423,8 @@ class Rows:
         begins = np.concatenate(
             [self._begins(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
         )
-        return self.special.framed(
-            self.stream.at((begins[:, None] + np.arange(self.n_inner)) % len(self.stream))
+        return self.special.add_frame(
+            self.stream.read_ids((begins[:, None] + np.arange(self.n_inner)) % len(self.stream))
         )
 
     def _begins_of_epoch(self, epoch: int) -> Ids:
@@ -440,7 +447,7 @@ class HeldOut:
     unigram_loss: float
 
 
-def held_out(
+def draw_held_out(
     tokens: TokenFile, split: Split, *, special: SpecialIds, settings: TrainSettings
 ) -> HeldOut | None:
     """Return rows of the held-out notes, evenly spread; None where no notes are held out."""
@@ -450,9 +457,9 @@ def held_out(
     n_inner = min(settings.n_inner, len(stream))
     n_rows = len(stream) // n_inner
     chosen = np.linspace(0, n_rows - 1, min(n_rows, _MOST_HELD_OUT_ROWS)).astype(np.int64)
-    rows = special.framed(stream.at(chosen[:, None] * n_inner + np.arange(n_inner)))
+    rows = special.add_frame(stream.read_ids(chosen[:, None] * n_inner + np.arange(n_inner)))
     rng = generator(settings.seed, "held-out masks")
-    masked = masked_rows(rows, special=special, share=settings.mask_share, rng=rng)
+    masked = mask_rows(rows, special=special, share=settings.mask_share, rng=rng)
     counts = Stream(tokens, split.train).counts(special.n_vocabulary)
     counts[special.sep] = 0  # never asked for
     share = (counts + 1.0) / (counts.sum() + len(counts))

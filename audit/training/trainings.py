@@ -28,16 +28,16 @@ from audit.models.inspect import (
 from audit.models.limited import call_limited
 from audit.models.registry import RegisteredModel, find_model_by_digest, load_tokenizer
 from audit.shelf import Shelf
-from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, states_of
+from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, read_file_states
 from audit.training.config import (
     WHERE,
     LossCurve,
     LossPoint,
     TrainSettings,
-    loss_curve,
+    make_loss_curve,
     read_losses,
 )
-from audit.training.tokens import prepared_sentences
+from audit.training.tokens import prepare_sentences
 
 TRAINING = "training.json"
 MODEL = "model"
@@ -116,7 +116,7 @@ class TrainedModel:
         """Its loss curve."""
         facts = self.facts
         per_epoch = facts.settings.n_rows(facts.n_train_tokens) / facts.settings.batch
-        return loss_curve(
+        return make_loss_curve(
             self.points,
             n_steps=facts.n_steps,
             unigram=facts.unigram_loss,
@@ -126,30 +126,30 @@ class TrainedModel:
     @property
     def loss(self) -> float | None:
         """The last mean loss of training."""
-        return self._told("loss")[-1]
+        return self._list_figures("loss")[-1]
 
     @property
     def held_out(self) -> float | None:
         """The last held-out loss."""
-        return self._told("held_out")[-1]
+        return self._list_figures("held_out")[-1]
 
     @property
     def first_held_out(self) -> float | None:
         """The held-out loss of the model it started from."""
-        return self._told("held_out")[0]
+        return self._list_figures("held_out")[0]
 
-    def _told(self, field: str) -> list[float | None]:
+    def _list_figures(self, field: str) -> list[float | None]:
         values = (getattr(point, field) for point in self.points)
         return [value for value in values if value is not None] or [None]
 
 
-def _training_in(folder: Path) -> TrainedModel:
+def _read_training(folder: Path) -> TrainedModel:
     facts = TrainingFacts.read((folder / TRAINING).read_bytes(), where=TRAINING)
     copies = tuple(step for step in facts.snapshots if (folder / snapshot_name(step)).is_dir())
     return TrainedModel(folder, facts, read_losses(folder), (folder / MODEL).is_dir(), copies)
 
 
-MODELS = Shelf("models", where="trained model", read=_training_in)
+MODELS = Shelf("models", where="trained model", read=_read_training)
 
 
 def snapshot_name(step: int) -> str:
@@ -217,18 +217,18 @@ class PretrainTask(Task):
     def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
         """Return the steps after which a copy is kept, in order, none after the last."""
         count = self.settings.steps_of_epochs
-        found = sorted({count(n, n_train_tokens=n_train_tokens) for n in self.snapshot_epochs})
+        steps = sorted({count(n, n_train_tokens=n_train_tokens) for n in self.snapshot_epochs})
         n_steps = self.settings.steps(n_train_tokens)
-        if found and found[-1] > n_steps:
+        if steps and steps[-1] > n_steps:
             raise AuditError(
                 "A snapshot after step {found} was asked for, but the training has {n_steps} "
                 "steps.",
                 where=WHERE,
                 do="Train longer, or ask for earlier snapshots.",
-                found=found[-1],
+                found=steps[-1],
                 n_steps=n_steps,
             )
-        return tuple(found)
+        return tuple(steps)
 
     def question(self) -> Question:
         """Return the question: the same is trained once, and gone on with.
@@ -243,14 +243,14 @@ class PretrainTask(Task):
             "snapshot_epochs": self.snapshot_epochs,
         }
         run_id = salted_digest(f"pretrain {json.dumps(about, sort_keys=True)}")[:12]
-        return self.with_(run_id=run_id).asked(
+        return self.with_(run_id=run_id).make_question(
             label=inspect_model(self.general).name,
             device=queue_of(self.device),
             about=[run_id, None if self.out is None else str(self.out)],
         )
 
     @classmethod
-    def kept(cls, question: Question) -> tuple[str, ...]:
+    def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the identifier of a kept model whose training was asked the same and is over."""
         run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
         return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
@@ -260,13 +260,13 @@ class PretrainTask(Task):
         from audit.training.masked_lm import train
 
         question = self.question()
-        if not self.kept(question):
+        if not self.read_answer(question):
             train(self.with_(run_id=question.order["run_id"]))
 
     def _identity(self) -> object:
         """Return what tells the notes apart: a kept corpus never changes, a file may."""
         if self.notes is not None:
-            return states_of(self.notes, where="notes")
+            return read_file_states(self.notes, where="notes")
         listed = listed_file(CORPORA.get(self.corpus_id).path / PRIVATE)
         seed = OTHER_NAMES_SEED if self.source == "other_names" else None
         names = read_listed(listed).digest if listed else None
@@ -277,20 +277,20 @@ class PretrainTask(Task):
         from audit.training.masked_lm import train
 
         def tell(point: LossPoint) -> None:
-            if text := point.told():
+            if text := point.describe():
                 contact.say(text)
 
         if self.corpus_id and self.source == "other_names":
             contact.say("Writing the same notes with other names.")
             corpus = CORPORA.get(self.corpus_id)
             write_other_names(corpus, seed=OTHER_NAMES_SEED, should_stop=contact.should_stop)
-        found = train(self, progress=contact.listen, should_stop=contact.should_stop, on_point=tell)
-        if self.settings.held_out_share and found.held_out is None:
+        model = train(self, progress=contact.listen, should_stop=contact.should_stop, on_point=tell)
+        if self.settings.held_out_share and model.held_out is None:
             contact.say("No patient could be held out, so no loss was measured.")
         return (self.run_id,)
 
 
-def sibling_task(
+def make_sibling_task(
     trained: TrainedModel, *, general: Path, n_epochs: float | None = None
 ) -> PretrainTask:
     """Return the training of a sibling: by a model's own recipe, on its notes with other names.
@@ -314,13 +314,13 @@ def sibling_task(
             do="Choose the general model that it was trained from.",
             name=facts.parent,
         )
-    most = facts.settings.epochs(facts.n_steps, n_train_tokens=facts.n_train_tokens)
-    if n_epochs is not None and n_epochs > most:
+    max_passes = facts.settings.epochs(facts.n_steps, n_train_tokens=facts.n_train_tokens)
+    if n_epochs is not None and n_epochs > max_passes:
         raise AuditError(
             "The model was trained in {most:.1f} passes; a sibling may not have more.",
             where=WHERE,
             do="Give no more passes than that.",
-            most=most,
+            most=max_passes,
         )
     settings = facts.settings if n_epochs is None else facts.settings.with_(n_epochs=n_epochs)
     return PretrainTask(
@@ -363,7 +363,7 @@ class TrainingPlan:
     steps_per_epoch: float
 
 
-def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
+def choose_preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
     """Return the settings of one of `PRESETS` for a general model and notes of so many tokens.
 
     "clinicalbert" are the paper's; "scratch" the same from fresh weights, with BERT's own learning
@@ -385,11 +385,11 @@ def preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
     n_steps = small.steps(n_tokens)
     if n_steps > _SMALL_STEPS:
         n_steps, small = _SMALL_STEPS, small.with_(n_epochs=None, n_steps=_SMALL_STEPS)
-    every = max(1, n_steps // 20)
-    return small.with_(evaluate_every=every, checkpoint_every=max(50, every))
+    interval = max(1, n_steps // 20)
+    return small.with_(evaluate_every=interval, checkpoint_every=max(50, interval))
 
 
-def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
+def measure_notes(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     """Count a corpus's tokens as a model's tokenizer splits them.
 
     `path` are JSON lines with a field "text", `n_notes` in all of the file; who of the corpus is
@@ -400,10 +400,10 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     try:
         with path.open("rb") as file:
             lines, is_exact = file.readlines(SAMPLE_BYTES), not file.read(1)
-        prepared = [prepared_sentences(str(json.loads(line)["text"])) for line in lines]
+        prepared = [prepare_sentences(str(json.loads(line)["text"])) for line in lines]
     except (OSError, ValueError, KeyError, TypeError):
         raise make_unreadable_error() from None
-    texts = [one for one in prepared if one]
+    texts = [sentences for sentences in prepared if sentences]
     n_tokens = call_limited(_count_tokens, texts, model, place=find_display_name(model))
     share = sum(map(len, lines)) / path.stat().st_size if lines else 1.0
     return NotesLoad(len(texts) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
@@ -411,7 +411,10 @@ def notes_load(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
 
 def _count_tokens(texts: Sequence[Sequence[str]], model: Path) -> int:
     split: Any = load_tokenizer(model)
-    rows = (split(one, add_special_tokens=False, verbose=False)["input_ids"] for one in texts)
+    rows = (
+        split(sentences, add_special_tokens=False, verbose=False)["input_ids"]
+        for sentences in texts
+    )
     return sum(1 + sum(map(len, row)) for row in rows)
 
 
@@ -432,16 +435,18 @@ def make_training_plan(
     return TrainingPlan(n_steps, n_epochs, n_rows / settings.batch)
 
 
-def pair_of(model: TrainedModel, *, among: Iterable[RegisteredModel]) -> dict[str, str]:
+def find_pair(model: TrainedModel, *, models: Iterable[RegisteredModel]) -> dict[str, str]:
     """Return the identifiers of an audit's pair: a training's model is the "hospital".
 
     "general" is the model that it started from, "" if that is not in the list any more.
     """
-    parent = find_model_by_digest(model.facts.parent_digest, name=model.facts.parent, models=among)
+    parent = find_model_by_digest(model.facts.parent_digest, name=model.facts.parent, models=models)
     return {"general": parent.model_id if parent else "", "hospital": f"{LABEL}/{model.run_id}"}
 
 
-def trained_on(corpus_id: str) -> TrainedModel | None:
+def find_trained_model(corpus_id: str) -> TrainedModel | None:
     """Return the newest whole model that learned from a corpus's notes with names."""
-    of_corpus = (one for one in MODELS.all() if one.facts.corpus_id == corpus_id)
-    return next((one for one in of_corpus if one.is_whole and one.facts.source == "private"), None)
+    models = (model for model in MODELS.all() if model.facts.corpus_id == corpus_id)
+    return next(
+        (model for model in models if model.is_whole and model.facts.source == "private"), None
+    )

@@ -33,7 +33,7 @@ from audit.home import (
 )
 from audit.report import decision
 from audit.report.decision import Decision
-from audit.report.name_table import masked_name
+from audit.report.name_table import mask_name
 from audit.text import written_name
 from audit.words import Words
 from cache.store import Store
@@ -375,7 +375,7 @@ def names_in_files() -> str:
 
 def shown_name(first: str, last: str) -> str:
     """Return a name as this session shows it: initials, or in full; not escaped yet."""
-    return written_name(first, last) if is_revealed() else masked_name(first, last)
+    return written_name(first, last) if is_revealed() else mask_name(first, last)
 
 
 def shown_passage(passage_id: str, *, number: int) -> str:

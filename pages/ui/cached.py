@@ -60,21 +60,21 @@ from audit.notes.read import NoteFile, NoteSource, inspect_notes, list_note_file
 from audit.patients.register import read_register
 from audit.progress import ProgressListener
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
-from audit.report.documents import DocumentView, document_view, listed_names
-from audit.report.name_table import masked_name
+from audit.report.documents import DocumentView, listed_names, make_document_view
+from audit.report.name_table import mask_name
 from audit.report.report import (
     AuditReport,
     Inspection,
     KeptAudit,
-    demo_digests,
+    find_reference_audits,
     kept_audit,
-    kept_inspection,
-    same_but_reference,
+    read_demo_digests,
+    read_inspection,
 )
-from audit.report.threshold import RocView, ranked_names, roc_view
+from audit.report.threshold import RocView, make_roc_view, rank_names
 from audit.run import AuditInputs, find_inputs
 from audit.text import written_name
-from audit.training.trainings import NotesLoad, notes_load
+from audit.training.trainings import NotesLoad, measure_notes
 from cache.store import Store
 
 P = ParamSpec("P")
@@ -155,7 +155,7 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
         If the data directory cannot be used.
     """
     digests = [key.removeprefix("audit/") for key in store().keys("audit/")]
-    of_demo, found = set(demo_digests(store()).values()), []
+    of_demo, found = set(read_demo_digests(store()).values()), []
     for digest in digests:
         with suppress(AuditError):  # not remembered: running it again makes it readable
             line = _line(digest)
@@ -187,7 +187,7 @@ def _behind(digest: str) -> object:
 @_kept(4, of=_behind)
 def inspection(digest: str) -> Inspection | None:
     """Return what lies behind an audit's scores; None where it is not kept."""
-    return kept_inspection(digest, store=store())
+    return read_inspection(digest, store=store())
 
 
 @_kept(4, of=_behind)
@@ -212,7 +212,7 @@ def list_finder(view: lists.KeptNames | None) -> NameFinder:
 @_kept(4, of=_behind)
 def marked_documents(digest: str) -> DocumentView | None:
     """Return an audit's documents with the listed names found in them; None in scenario 2."""
-    return document_view(documents(digest), report=report(digest), names=name_finder(digest))
+    return make_document_view(documents(digest), report=report(digest), names=name_finder(digest))
 
 
 @_kept(20, of=lambda digest, **how: (log_mark(), digest, how))
@@ -230,18 +230,18 @@ def access_log(
 def shown_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
     """Return an audit's names as the screen shows them, in the order of the list; not escaped."""
     table = report(digest).table
-    shown = written_name if is_revealed else masked_name
+    shown = written_name if is_revealed else mask_name
     return tuple(map(shown, table["first_name"], table["last_name"]))
 
 
-ranked = _kept(64)(ranked_names)
+ranked = _kept(64)(rank_names)
 comparison = _kept(16)(compare_audits)
 
 
 @_kept(64)
 def roc(of: AuditReport, *, score: str, stratum: str) -> RocView:
     """Return the ROC of one score; raises as `ranked_names`."""
-    return roc_view(ranked(of, score=score, stratum=stratum))
+    return make_roc_view(ranked(of, score=score, stratum=stratum))
 
 
 def references(of: AuditReport, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Comparison], int]:
@@ -250,7 +250,7 @@ def references(of: AuditReport, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Co
     `kept` are all kept audits, the newest first; raises as `kept_audits`.
     """
     own = next((line for line in kept if line.digest == of.digest), None)
-    others = same_but_reference(own, kept=kept) if own else ()
+    others = find_reference_audits(own, audits=kept) if own else ()
     found = [comparison(of, other=report(one.digest)) for one in others[:MAX_REFERENCES]]
     return found, len(others[MAX_REFERENCES:])
 
@@ -403,7 +403,7 @@ def examination(corpus: KeptCorpus) -> Examination:
 )
 def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
     """Return how many tokens a corpus has for a model; raises as `notes_load`."""
-    return notes_load(corpus.path / TEXTS[source], n_notes=corpus.n_notes, model=model)
+    return measure_notes(corpus.path / TEXTS[source], n_notes=corpus.n_notes, model=model)
 
 
 # Tagged notes and scores, by their identifiers; what was given, by the digest of its bytes.

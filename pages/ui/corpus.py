@@ -37,7 +37,7 @@ from audit.report.documents import Hit
 from audit.stats import MIN_CONTROLS
 from audit.tables import UNDEFINED, RowNote
 from audit.task import Columns
-from audit.training.trainings import pair_of, trained_on
+from audit.training.trainings import find_pair, find_trained_model
 from audit.words import Words
 from pages.ui import blocks, cached, charts, display_names
 from pages.ui.access import is_revealed, may_or_say, names_in_files, note
@@ -347,7 +347,7 @@ def draw_onward(say: Words, corpus: KeptCorpus, found: Examination) -> None:
         return
     left, right = st.columns(2, gap="large")
     kinds = ("primary", "secondary")
-    train, audit = kinds if trained_on(corpus.corpus_id) is None else reversed(kinds)
+    train, audit = kinds if find_trained_model(corpus.corpus_id) is None else reversed(kinds)
     with left, st.container(border=True, key="corpus_card_train"):
         head(say, "corpus_train")
         if act(say, "corpus_train_go", kind=train, icon="model_training"):
@@ -401,8 +401,8 @@ def to_audit(
         )
     if kept is None:
         return
-    if not models and (model := trained_on(corpus.corpus_id)) is not None:
-        models = pair_of(model, among=cached.models())
+    if not models and (model := find_trained_model(corpus.corpus_id)) is not None:
+        models = find_pair(model, models=cached.models())
     go_to("audit", names=kept[0], passages=kept[1], **models)
 
 

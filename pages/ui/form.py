@@ -35,7 +35,7 @@ def ask(
     Boxes begin anew where `usual` is another. An empty box of an optional field is None. What the
     record refuses is refused by the record: `usual.with_(**found)`.
     """
-    mark = f"{key}_{zlib.crc32(usual.written()):08x}"
+    mark = f"{key}_{zlib.crc32(usual.to_bytes()):08x}"
     found, columns = {}, st.columns(n_columns)
     for place, field in enumerate(fields):
         about = type(usual).model_fields[field]

@@ -12,7 +12,7 @@ import streamlit as st
 from audit.access_log import ACTIONS, LogEntry, log_seal
 from audit.errors import AuditError
 from audit.report import decision as decisions
-from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, kept_decision
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, read_decision
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
 from audit.report.name_table import NAME_FORMS
@@ -42,7 +42,7 @@ _REFUSED = "decision_refused"
 
 def draw_decision(say: Words, digest: str) -> Decision:
     """Draw the decision on an audit and its signatures; return it as it is kept."""
-    kept = kept_decision(digest, store=cached.store())
+    kept = read_decision(digest, store=cached.store())
     with st.container(border=True, key="decision"):
         head(say, "decision")
         if may_or_say("decided", say):

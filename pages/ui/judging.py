@@ -9,7 +9,7 @@ import streamlit as st
 
 from audit.names.candidates import ControlSource
 from audit.rejudge import JudgeTask
-from audit.report.report import AuditReport, KeptAudit, possible_siblings
+from audit.report.report import AuditReport, KeptAudit, find_possible_siblings
 from pages.ui import cached
 from pages.ui.access import may_or_say
 from pages.ui.blocks import day
@@ -23,7 +23,7 @@ JOBS = FollowedJobs("judge", "judge", lambda _, digest: go_to("verdict", audit=d
 
 def siblings(question: Mapping[str, Any]) -> dict[str, KeptAudit]:
     """Return the kept audits that can serve as that of a sibling, by the beginning of a digest."""
-    found = possible_siblings(question, kept=cached.kept_audits()[0])
+    found = find_possible_siblings(question, audits=cached.kept_audits()[0])
     return {one.digest[:12]: one for one in found}
 
 

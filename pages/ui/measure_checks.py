@@ -10,7 +10,7 @@ from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.names.candidates import OF_HOSPITAL
 from audit.report.compare import Comparison
 from audit.report.report import CURVE_MEASURES, AuditReport, Exposure, ExposureGroup
-from audit.report.threshold import calibration
+from audit.report.threshold import make_calibration
 from audit.tables import UNDEFINED, decimal, small
 from audit.words import Words
 from pages.ui import blocks, cached
@@ -40,7 +40,7 @@ def _calibration(say: Words, report: AuditReport) -> str:
     """Draw the p-values of the listed controls; return why there are none."""
     if report.verdict.control_source in OF_HOSPITAL:
         return "others"
-    found = calibration(report)
+    found = make_calibration(report)
     if found is None:
         return "p" if report.controls_flagged.n_total else "controls"
     head(say, "measures_calibration")
@@ -128,7 +128,7 @@ def _reached(say: Words, one: AuditReport, *, which: str) -> list[list[str | int
     if flagged.n_total:
         out = Cell(f"{flagged.n_hits} / {flagged.n_total}", measured(flagged.interval()).below)
     rows: list[list[str | int | Cell]] = []
-    for name, stratum in one.measures.shown.items():
+    for name, stratum in one.measures.table_strata.items():
         held_out = stratum.held_out[one.fixed_score].confusion
         aucs = (stratum.scores[one.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
         rows.append(
@@ -166,7 +166,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
         remark(say, "measures_canaries_unpaired", **counts)
     if not view.scores:
         return ""
-    fixed = next(iter(view.ordered.values()))
+    fixed = next(iter(view.by_score.values()))
     columns = ("n", "bits", "share", "twins", "twins_p", "general_bits", "by_general")
     columns = [f"measures_canaries_{column}" for column in columns]
     rows = [
@@ -175,7 +175,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
             *_group(one),
             *(_group(general)[1:3] if general else [UNDEFINED] * 2),
         ]
-        for one, general in view.compared
+        for one, general in view.by_mentions
     ]
     table, chart = Table(("mentions", *columns), rows), _exposure_chart(say, view)
     figure(say, "measures_canaries", chart, table=table, audit=report.digest)
@@ -189,7 +189,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
     }
     rows = [
         [Cell(say.text(f"measures_score_{score}"), notes.get(score, "")), *_group(one.whole)]
-        for score, one in view.ordered.items()
+        for score, one in view.by_score.items()
     ]
     table = Table(("measures_score", *columns[:5]), rows)
     draw_table(say, "measures_canaries_scores", table, audit=report.digest)
@@ -200,7 +200,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
 
 def _exposure_chart(say: Words, view: Exposure) -> object:
     """One dot a planted name, the mean of each number with its interval, and three limits."""
-    fixed, general = next(iter(view.ordered.values())), view.scores.get(GENERAL_ALONE)
+    fixed, general = next(iter(view.by_score.values())), view.scores.get(GENERAL_ALONE)
     name = {
         key: say.text(f"measures_canaries_{key}")
         for key in ("most", "found", "chance", "one", "general", "attack", "x", "bits")

@@ -28,7 +28,7 @@ def draw(say: Words, report: AuditReport) -> None:
     """Draw the choice of score and controls, and the threshold's panel."""
     left, right = st.columns(2, gap="large")
     with left:
-        score = choose(say, "measures_score", thresholds.score_codes(report), is_long=True)
+        score = choose(say, "measures_score", thresholds.list_score_codes(report), is_long=True)
     with right:
         strata = tuple(report.measures.strata)
         stratum = choose(say, "kind", strata, what="stratum") if strata else "all"
@@ -51,7 +51,7 @@ def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
                 key="prevalence",
                 bind="query-params",
             )
-        view = thresholds.at_threshold(names, threshold=threshold, prevalence=prevalence / 100)
+        view = thresholds.apply_threshold(names, threshold=threshold, prevalence=prevalence / 100)
         with left:
             _draw_counts(say, digest, view=view, stratum=stratum)
         if view.counts is None:
@@ -64,14 +64,14 @@ def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
 
 def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
     """Draw the ways to move a threshold and return it: `?t=`, which all of them write."""
-    state, axis, useful = st.session_state, names.axis, thresholds.useful_thresholds(names)
+    state, axis, useful = st.session_state, names.axis, thresholds.find_useful_thresholds(names)
     whose, written = state.get(_LAST, ("", ""))
     # What was written for another score counts no more; a link, or the browser's way back, does.
     texts = [
         one for one in (st.query_params.get("t", ""), written) if one != written or whose == owner
     ]
     asked = [one for one in map(thresholds.read_threshold, texts) if not math.isnan(one)]
-    threshold = state[_EXACT] = (asked or [thresholds.first_threshold(useful)])[0]
+    threshold = state[_EXACT] = (asked or [thresholds.choose_first_threshold(useful)])[0]
     state[_SLIDER], state[_LAST] = axis.place_of(threshold), (owner, repr(threshold))
     write("t", repr(threshold))
     for column, code in zip(st.columns(len(USEFUL)), USEFUL, strict=True):
@@ -158,7 +158,7 @@ def _draw_roc(say: Words, digest: str, *, names: RankedNames, view: Reached) -> 
 def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: list[str]) -> None:
     """Draw the TPR at low FPRs as cards, and say what the list cannot resolve."""
     one, cards = report.measures.strata[stratum], []
-    ranked = one.ranked(report.fixed_score)
+    ranked = one.rank_scores(report.fixed_score)
     for fpr in LOW_FPRS:
         own, *others = (ranked[code].tpr(fpr) for code in codes)
         beside = zip(codes[1:], others, strict=True)
@@ -179,7 +179,7 @@ def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: lis
 
 def _roc_chart(say: Words, curves: dict[str, RocView], *, view: Reached, is_log: bool) -> object:
     assert view.counts is not None
-    shown, floor = thresholds.drawn(list(curves.values()), is_log=is_log)
+    shown, floor = thresholds.fit_to_axes(list(curves.values()), is_log=is_log)
     ends = [100 * max(floor), 100.0]
     series = [Series(say.text("measures_chance"), ends, ends, dash="longdash", hover="")]
     for one in reversed(shown):

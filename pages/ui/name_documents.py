@@ -10,7 +10,7 @@ import streamlit as st
 
 from audit.report import documents
 from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocuments, Rows
-from audit.report.name_table import row_of
+from audit.report.name_table import find_row
 from audit.report.report import AuditReport
 from audit.tables import write_table
 from pages.ui import cached
@@ -56,7 +56,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
     columns = {"holds": [say.text(f"documents_holds_{group}") for group in documents.GROUPS]}
     for model in view.models:
         shares = [model.share(group) for group in documents.GROUPS]
-        who = f"column_{model.who}"
+        who = f"column_{model.role}"
         columns[who, "n"] = [
             say.text("documents_k_of_n", k=one.n_hits, n=one.n_total) for one in shares
         ]
@@ -77,7 +77,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
 
 def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWish:
     """Draw filter and search, and return them; `?has=` asks for one name."""
-    wanted = row_of(table, st.query_params.get("has", ""))
+    wanted = find_row(table, st.query_params.get("has", ""))
     write("has", "" if wanted is None else str(wanted))
     if wanted is not None:
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -120,7 +120,7 @@ def documents_file(view: DocumentView, rows: Rows, form: str, is_shown: bool) ->
     def text_of(one: ModelDocuments, row: int) -> str:
         return note_plain(one.texts[row], names=view.names, is_shown=is_shown)
 
-    lines = [(row, one.who, text_of(one, row)) for row in rows.tolist() for one in view.models]
+    lines = [(row, one.role, text_of(one, row)) for row in rows.tolist() for one in view.models]
     header = ("document_id", "model", "text")
     if form == "csv":
         return write_table(header, lines, bom=True).encode()
@@ -134,7 +134,7 @@ def _pair(
     columns = []
     for model in view.models:
         text = marked_text(say, table, view, model, number=number, wanted=wanted)
-        who = escaped(say.text(f"column_{model.who}"))
+        who = escaped(say.text(f"column_{model.role}"))
         columns.append(f"<div><h3>{who}</h3>{box(text)}</div>")
     title = escaped(say.text("documents_one", number=number))
     return f'<section class="ka-pair"><p>{title}</p><div>{"".join(columns)}</div></section>'
@@ -181,7 +181,7 @@ def draw_passages(say: Words, report: AuditReport) -> None:
     names = cached.name_finder(report.digest)
     masking = None if is_revealed() else names
     rows = attempt(
-        say, lambda: documents.listed_passages(inspection, table=table, text=text, masking=masking)
+        say, lambda: documents.select_passages(inspection, table=table, text=text, masking=masking)
     )
     if rows is None:
         return

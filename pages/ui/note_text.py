@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from audit.deid.name_places import NameFinder
 from audit.notes.passages import Passage
 from audit.report.documents import Hit
-from audit.report.name_table import masked_name
+from audit.report.name_table import mask_name
 from pages.ui.access import is_revealed
 from pages.ui.blocks import escaped
 
@@ -58,7 +58,8 @@ def note_html(
     names
         What finds the names; None only for a text that this person has just pasted.
     marks
-        Stretches to be marked, in order and apart, as `audit.report.documents.marks_of` gives them.
+        Stretches to be marked, in order and apart, as `audit.report.documents.merge_hits` gives
+        them.
     label
         What stands beside a mark; None for one that is not to be seen as such.
     is_clear
@@ -115,7 +116,7 @@ def cited(pieces: Iterable[tuple[str, str]]) -> str:
 
 def masked_stretch(stretch: str) -> str:
     """Return a stretch of text of whose words only the initials are left."""
-    return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
+    return re.sub(r"\S+", lambda word: mask_name(word[0], ""), stretch)
 
 
 def _pieces(

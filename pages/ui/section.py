@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.report.report import KeptAudit, choose_audit, demo_digests, other_scenario
+from audit.report.report import KeptAudit, choose_audit, find_other_scenario, read_demo_digests
 from audit.tables import write_table
 from audit.words import Words
 from pages.ui import blocks, cached
@@ -79,13 +79,13 @@ class Place:
 
 def place() -> Place:
     """Return where the link leads; raises as `cached.kept_audits`."""
-    (kept, n_unreadable), demo = cached.kept_audits(), demo_digests(cached.store())
+    (kept, n_unreadable), demo = cached.kept_audits(), read_demo_digests(cached.store())
     # The sidebar's links to pages drop the address's query: the session remembers the audit.
     wanted = st.query_params.get("audit") or st.session_state.get("place_audit", "")
-    audit = choose_audit(wanted, kept=kept, demo=demo)
+    audit = choose_audit(wanted, audits=kept, demo=demo)
     if audit:
         st.session_state["place_audit"] = audit.digest
-    other = other_scenario(audit, kept=kept) if audit else None
+    other = find_other_scenario(audit, audits=kept) if audit else None
     return Place(kept, n_unreadable, audit, other)
 
 

@@ -23,11 +23,11 @@ from audit.training.trainings import (
     PretrainTask,
     TrainedModel,
     TrainingPlan,
+    choose_preset,
+    find_pair,
+    find_trained_model,
+    make_sibling_task,
     make_training_plan,
-    pair_of,
-    preset,
-    sibling_task,
-    trained_on,
 )
 from audit.words import Words
 from pages.ui import blocks, cached, charts, display_names
@@ -254,12 +254,12 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     """Draw the button that leads to an audit, by what the model learned from."""
     is_hospital = model.facts.source in ("private", "file")
     key = f"train_audit_{'hospital' if is_hospital else 'reference'}"
-    hospital = model if is_hospital else trained_on(model.facts.corpus_id or "")
+    hospital = model if is_hospital else find_trained_model(model.facts.corpus_id or "")
     remark(say, f"{key}_why")
     if hospital is None:
         remark(say, "train_audit_no_hospital")
     elif act(say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"):
-        models = pair_of(hospital, among=cached.models())
+        models = find_pair(hospital, models=cached.models())
         if not is_hospital:
             models["general"] = f"{LABEL}/{model.run_id}"
         corpus = display_names.corpus_of(hospital)
@@ -282,13 +282,13 @@ def _draw_sibling(say: Words, model: TrainedModel) -> None:
         if act(say, "train_audit_sibling", name=f"train_audit_sibling_{model.run_id}"):
             _audit_sibling(say, corpus, model)
         return
-    parent = find_model(pair_of(model, among=cached.models())["general"], models=cached.models())
+    parent = find_model(find_pair(model, models=cached.models())["general"], models=cached.models())
     if model.facts.source != "private" or parent is None:
         return
     seconds = model.points[-1].seconds if model.points else 0.0
     remark(say, "train_sibling_why", minutes=f"{math.ceil(seconds / 60):,}")
     if act(say, "train_sibling", name=f"train_sibling_{model.run_id}", icon="group"):
-        task = sibling_task(model, general=parent.path)
+        task = make_sibling_task(model, general=parent.path)
         with st.spinner(say.text("train_starting")):
             JOBS.start(
                 task.question(), n_steps=model.facts.n_steps, n_notes=model.facts.n_documents
@@ -302,7 +302,7 @@ def _audit_sibling(say: Words, corpus: KeptCorpus, model: TrainedModel) -> None:
     with st.spinner(say.text("corpus_keeping")):
         kept = attempt(say, lambda: keep_sibling_list(corpus, store=cached.store()))
     if kept is not None:
-        models = pair_of(model, among=cached.models())
+        models = find_pair(model, models=cached.models())
         go_to("audit", names=kept[0], passages=kept[1], **models)
 
 
@@ -372,7 +372,7 @@ def draw_new(say: Words) -> None:
                 general=parent.path,
                 corpus_id=corpus.corpus_id,
                 source=source,
-                settings=preset(code, parent=parent.summary, n_tokens=load.n_tokens),
+                settings=choose_preset(code, parent=parent.summary, n_tokens=load.n_tokens),
                 title=" ".join(title.split()),
             )
             task = _ask_task(say, usual, key=f"train_{code}_{load.n_tokens}")

@@ -20,7 +20,7 @@ import pytest
 
 from audit import run
 from audit.errors import AuditError
-from audit.executor import SCHEDULER_VARIABLE, executor_of
+from audit.executor import SCHEDULER_VARIABLE, open_executor
 from audit.home import results_dir
 from audit.progress import Progress
 from audit.task import Contact
@@ -136,10 +136,10 @@ def refuse() -> None:
 
 
 def test_a_mistake_of_a_worker_is_told_and_a_scheduler_that_is_not_there_too(cluster):
-    with pytest.raises(AuditError, match="what was asked"), executor_of(cluster) as workers:
+    with pytest.raises(AuditError, match="what was asked"), open_executor(cluster) as workers:
         workers.submit(refuse).result(PATIENCE)
     elsewhere = f"tcp://127.0.0.1:{free_port()}"
-    with pytest.raises(AuditError, match="No scheduler answers"), executor_of(elsewhere):
+    with pytest.raises(AuditError, match="No scheduler answers"), open_executor(elsewhere):
         pass
 
 
@@ -188,8 +188,8 @@ def test_with_tls_only_who_has_a_certificate_of_the_authority_is_let_in(tmp_path
         cluster_settings = config.merge(
             config.config, json.loads((tmp_path / SETTINGS).read_text())
         )
-        with config.set(cluster_settings), executor_of(address) as workers:
+        with config.set(cluster_settings), open_executor(address) as workers:
             assert workers.submit(pow, 2, 5).result(PATIENCE) == 32
         for refused in (address, f"tcp://127.0.0.1:{port}"):
-            with pytest.raises(AuditError, match="No scheduler answers"), executor_of(refused):
+            with pytest.raises(AuditError, match="No scheduler answers"), open_executor(refused):
                 pass

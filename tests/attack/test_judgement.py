@@ -19,7 +19,7 @@ from audit.attack.scores import SCORES, AttackResult, ScoreKind, compute_scores,
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
 from audit.report.report import CurvePoint
-from audit.report.threshold import score_codes
+from audit.report.threshold import list_score_codes
 from tests.attack import planted_table
 from tests.attack.make_tasks import sums_of
 from tests.attack.planted_table import (
@@ -316,4 +316,4 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     assert "twice" in names_csv(report).splitlines()[0] and "twice" in measures_csv(report)
     assert "twice" in report.curve[-1].strata["all"].auc
     assert "twice" in report.measures.strata["all"].ranked(report.fixed_score)
-    assert "twice" in score_codes(report)
+    assert "twice" in list_score_codes(report)

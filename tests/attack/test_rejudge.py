@@ -20,7 +20,7 @@ from audit.report.report import (
     AuditReport,
     Inspection,
     keep_inspection,
-    kept_inspection,
+    read_inspection,
 )
 from audit.run import read_report
 from cache.store import Store
@@ -109,7 +109,7 @@ def as_rule_1_kept_it(report: AuditReport, store: Store) -> AuditReport:
         names=names,
         columns=list(names),
     )
-    inspection = kept_inspection(report.digest, store=store)
+    inspection = read_inspection(report.digest, store=store)
     assert inspection is not None
     arrays = {name: getattr(inspection, name) for name in ARRAYS_OF_RULE_1}
     keep_inspection(older.digest, Inspection(**arrays), store=store)
@@ -146,7 +146,7 @@ def test_an_audit_of_rule_1_is_judged_by_the_rule_of_today(
 
 def kept_arrays(directory: Path, digest: str) -> Inspection:
     with Store(directory) as store:
-        inspection = kept_inspection(digest, store=store)
+        inspection = read_inspection(digest, store=store)
     assert inspection is not None
     return inspection
 

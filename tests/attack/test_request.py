@@ -225,7 +225,7 @@ def full_request(**changes: Any) -> AuditRequest:
 )
 def test_a_request_comes_back_as_it_was(changes: dict[str, Any]) -> None:
     request = full_request(**changes)
-    again = AuditRequest.read(request.written(), where="request")
+    again = AuditRequest.read(request.to_bytes(), where="request")
     assert repr(again) == repr(request)
     assert again.candidates.digest() == request.candidates.digest()
 
@@ -261,7 +261,7 @@ def test_any_name_comes_back(names: list[tuple[str, str]]) -> None:
     ],
 )
 def test_what_is_no_request_is_refused_without_a_name(path: str, value: object) -> None:
-    plain: Any = json.loads(full_request().written())
+    plain: Any = json.loads(full_request().to_bytes())
     place, steps = plain, [int(step) if step.isdigit() else step for step in path.split(".")]
     for step in steps[:-1]:
         place = place[step]

@@ -19,7 +19,7 @@ from audit.attack.question import AuditRequest
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import Progress
 from audit.report.export import write_report
-from audit.report.report import AuditReport, kept_inspection
+from audit.report.report import AuditReport, read_inspection
 from cache.store import Store
 from tests.cache.make_store import value_files
 from tests.models.editing import edit_weights
@@ -126,7 +126,7 @@ def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp
 def test_blocks_of_the_inspection_add_up_to_the_scores(finished):
     report, directory = finished[2]
     with Store(directory) as store:
-        inspection = kept_inspection(report.digest, store=store)
+        inspection = read_inspection(report.digest, store=store)
     weights = inspection.n_per_block[:, None] / inspection.n_per_block.sum()
     score = np.array(report.names["mean_log_ratio"], dtype=float)
     ratio = ((inspection.hospital - inspection.general) * weights).sum(axis=0)

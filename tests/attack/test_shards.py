@@ -15,7 +15,7 @@ from audit.attack import evidence
 from audit.attack.plan import list_phases
 from audit.cli import main
 from audit.errors import AuditCancelled, AuditError
-from audit.executor import executor_of
+from audit.executor import open_executor
 from audit.home import HOME_VARIABLE, results_dir
 from audit.progress import Meter
 from audit.run import prepare_attack
@@ -35,9 +35,9 @@ def make(order: Path, *, part: int = 1, n_parts: int = 1) -> int:
     return shards.make_part(order, part=part, n_parts=n_parts, folder=folder, progress=quiet)
 
 
-def merged(order: Path, results: Path) -> shards.Merged:
+def merged(order: Path, results: Path) -> shards.MergeCounts:
     with Store(results) as store:
-        return shards.merge(order, folder=order.with_name("shards"), store=store)
+        return shards.merge_shards(order, folder=order.with_name("shards"), store=store)
 
 
 @pytest.fixture
@@ -61,12 +61,12 @@ def test_parts_that_are_merged_are_the_run_in_one_place(
         n_shards = len(shards.write_order(request, path, store=store).keys)
     n_shards_by_part = [make(path, part=part, n_parts=3) for part in (3, 1, 2)]
     assert sum(n_shards_by_part) == n_shards and max(n_shards_by_part) - min(n_shards_by_part) == 1
-    assert merged(path, tmp_path / "results") == shards.Merged(n_shards, 0, 0, ())
+    assert merged(path, tmp_path / "results") == shards.MergeCounts(n_shards, 0, 0, ())
     shard_kinds.clear()
     answer(request, tmp_path / "results")
     assert shard_kinds == []
     assert content(tmp_path / "results") == content(finished[scenario][1])
-    assert merged(path, tmp_path / "results") == shards.Merged(0, n_shards, 0, ())
+    assert merged(path, tmp_path / "results") == shards.MergeCounts(0, n_shards, 0, ())
     with Store(tmp_path / "results") as store:
         assert shards.write_order(request, path, store=store).keys == ()
 
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_refused_and_made_anew_and_no_other(order, tmp_path, s
     shard_kinds.clear()
     make(order)  # a part that is made twice
     assert shard_kinds == []
-    assert merged(order, tmp_path / "results") == shards.Merged(4, 6, 0, ())
+    assert merged(order, tmp_path / "results") == shards.MergeCounts(4, 6, 0, ())
 
 
 def test_a_machine_a_program_or_a_model_that_is_not_the_order_s_makes_nothing(
@@ -179,7 +179,7 @@ def test_a_machine_a_program_or_a_model_that_is_not_the_order_s_makes_nothing(
 
 @pytest.mark.slow
 def test_workers_make_the_bytes_that_are_made_here(models, finished, tmp_path, shard_kinds):
-    with executor_of(n_workers=2) as workers:
+    with open_executor(n_workers=2) as workers:
         for scenario in (1, 2):
             answer(request_of(models, scenario), tmp_path / str(scenario), executor=workers)
     for scenario in (1, 2):

@@ -142,8 +142,8 @@ def test_the_documented_array_makes_the_bytes_of_a_run_in_one_place(models, slur
     assert process.returncode == 0, process.stderr + logs
     assert len(list(tmp_path.glob("audit-*.log"))) == 2
     with Store(tmp_path / "results") as store:
-        merged = shards.merge(order, folder=tmp_path / "audit.order.shards", store=store)
-    assert merged == shards.Merged(n_shards, 0, 0, ())
+        merged = shards.merge_shards(order, folder=tmp_path / "audit.order.shards", store=store)
+    assert merged == shards.MergeCounts(n_shards, 0, 0, ())
     answer(request, tmp_path / "results")
     answer(request, tmp_path / "alone")
     assert content(tmp_path / "results") == content(tmp_path / "alone")

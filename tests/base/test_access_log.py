@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from audit import access_log
-from audit.cli import log, told
+from audit.cli import format_result, log
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from tests.repository import REPOSITORY
@@ -191,4 +191,4 @@ def test_the_command_shows_the_log(folder, capsys):
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
     shown = log("show", limit=5)
     assert shown["entries"][0]["counts"] == {"n_names": 3}
-    assert all(word in "\n".join(told(shown)) for word in ("anna", "exported", "ab" * 6))
+    assert all(word in "\n".join(format_result(shown)) for word in ("anna", "exported", "ab" * 6))

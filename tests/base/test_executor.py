@@ -12,17 +12,17 @@ from functools import partial
 import pytest
 
 from audit.errors import AuditError
-from audit.executor import executor_of, in_order
+from audit.executor import open_executor, run_in_order
 from tests.repository import REPOSITORY
 
 
 def test_work_of_one_worker_stays_here():
-    with executor_of() as executor:
+    with open_executor() as executor:
         assert executor is None
 
 
 def test_processes_of_this_machine_do_what_is_submitted():
-    with executor_of(n_workers=2) as executor:
+    with open_executor(n_workers=2) as executor:
         assert list(executor.map(divmod, (7, 9), (2, 4))) == [(3, 1), (2, 1)]
         assert executor.submit(os.getpid).result() != os.getpid()
 
@@ -36,8 +36,8 @@ def test_calls_are_answered_in_their_order_a_few_ahead(n_workers):
             begun.append(i)
             yield partial(divmod, i, 3)
 
-    with executor_of(n_workers=n_workers) as executor:
-        found = in_order(executor, calls(), n_workers=n_workers, wait=lambda: waited.append(1))
+    with open_executor(n_workers=n_workers) as executor:
+        found = run_in_order(executor, calls(), n_workers=n_workers, wait=lambda: waited.append(1))
         assert next(found) == (0, 0)
         assert len(begun) <= (1 if n_workers == 1 else 5)
         assert list(found) == [divmod(i, 3) for i in range(1, 20)]
@@ -46,7 +46,7 @@ def test_calls_are_answered_in_their_order_a_few_ahead(n_workers):
 
 def test_a_block_that_fails_leaves_the_rest_undone():
     asked = []
-    with pytest.raises(ZeroDivisionError), executor_of(n_workers=2) as executor:
+    with pytest.raises(ZeroDivisionError), open_executor(n_workers=2) as executor:
         asked += [executor.submit(pow, 2, 2) for _ in range(2000)]
         raise ZeroDivisionError
     assert all(one.done() for one in asked)
@@ -54,7 +54,7 @@ def test_a_block_that_fails_leaves_the_rest_undone():
 
 
 def test_processes_that_the_system_stopped_are_told_in_words():
-    with pytest.raises(AuditError, match="memory ran out"), executor_of(n_workers=2) as executor:
+    with pytest.raises(AuditError, match="memory ran out"), open_executor(n_workers=2) as executor:
         executor.submit(os._exit, 1).result()
 
 
@@ -93,12 +93,12 @@ def test_processes_end_with_a_parent_that_is_killed():
     ],
 )
 def test_an_address_that_lets_others_read_or_forge_is_refused(address, reason):
-    with pytest.raises(AuditError, match=reason), executor_of(address):
+    with pytest.raises(AuditError, match=reason), open_executor(address):
         pass
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp://[::1]:9", "tls://localhost:9"])
 def test_without_the_package_the_file_that_brings_it_is_named(address, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(AuditError, match=r"requirements-cluster\.txt"), executor_of(address):
+    with pytest.raises(AuditError, match=r"requirements-cluster\.txt"), open_executor(address):
         pass

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from audit.errors import AuditCancelled
 from audit.home import home_folder
-from audit.progress import Meter, Phase, Progress, expected_seconds, whole
+from audit.progress import Meter, Phase, Progress, combine_phases, estimate_seconds
 
 
 class Clock:
@@ -80,23 +80,23 @@ def test_where_all_expectations_are_tenfold_wrong_it_is_right_after_a_fifth(cloc
 def test_a_second_run_knows_the_paces_of_the_first_from_its_start(clock, home):
     phases = [Phase("reading", 1e3, 1.0, "reading"), Phase("training", 1e3, 1.0, "training", 1e6)]
     paces = [0.001, 0.4]
-    assert expected_seconds(phases) == 2000
+    assert estimate_seconds(phases) == 2000
     run(clock, phases, paces)
-    assert expected_seconds(phases) == pytest.approx(401)
+    assert estimate_seconds(phases) == pytest.approx(401)
     first = run(clock, phases, paces)[0]
     assert first[1].seconds_left == pytest.approx(401, rel=0.01)
     # Of a model of another size the nearest is taken; other kinds are as they were.
     other = [Phase("a", 10, 1.0, "training", 1e9), Phase("b", 10, 1.0, "unheard of")]
-    assert expected_seconds(other) == pytest.approx(14)
+    assert estimate_seconds(other) == pytest.approx(14)
 
 
 @pytest.mark.parametrize("damage", [b"{", b"[1]", b'{"training": {"20": "x"}}', b'{"training": 1}'])
 def test_a_record_of_paces_that_is_damaged_is_as_none(clock, home, damage):
     phases = [Phase("training", 100, 2.0, "training", 2.0**20)]
     (home_folder("jobs") / "paces.json").write_bytes(damage)
-    assert expected_seconds(phases) == 200
+    assert estimate_seconds(phases) == 200
     run(clock, phases, [0.5])
-    assert expected_seconds(phases) == 50
+    assert estimate_seconds(phases) == 50
 
 
 def test_a_first_run_says_nothing_before_it_saw_work(clock):
@@ -178,10 +178,10 @@ def test_work_with_meters_of_its_own_is_told_as_one(clock, home):
         return [Phase("reading", n, 1.0), Phase("writing", n, 3.0)]
 
     names = ("kept", "first", "second", "third")
-    meter, seen = meter_of([whole(name, stage(10), kind="stage") for name in names])
+    meter, seen = meter_of([combine_phases(name, stage(10), kind="stage") for name in names])
     meter.finish("kept")
     for name in ("first", "second"):
-        inner = Meter(stage(10), listener=meter.part(name, f"{name}: "))
+        inner = Meter(stage(10), listener=meter.make_listener(name, f"{name}: "))
         for phase, pace in (("reading", 2.0), ("writing", 6.0)):  # twice as slow as expected
             for _ in range(10):
                 clock.now += pace

@@ -125,7 +125,7 @@ def _table_during(folder: Path, kept: list[int]) -> None:
 
 
 def _table_after(folder: Path, kept: list[int]) -> None:
-    jobs = {job.job_id: job for job in table.every_job()}
+    jobs = {job.job_id: job for job in table.list_jobs()}
     added = {job for step, job in ((0, 0), (1, 1), (3, 2), (6, 3)) if step in kept}
     assert jobs.keys() >= {f"{n:012x}" for n in added}, "a job is lost"
     for job_id in (one for one in jobs if jobs[one].state != "done"):

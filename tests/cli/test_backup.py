@@ -91,7 +91,7 @@ def test_everything_comes_back_and_goes_on(home, report, tmp_path, monkeypatch, 
     assert load_names(code, store=store).candidates == NAMES
     assert [one.corpus_id for one in CORPORA.all()] == [one.corpus_id for one in corpus]
     assert salted_digest("x") == digest
-    waiting = table.active(JOB.digest)
+    waiting = table.find_active(JOB.digest)
     assert waiting is not None and table.read_order(waiting.job_id) == JOB.order
     assert access_log.verify(seal).is_intact
     actions = [one.action for one in access_log.entries()]

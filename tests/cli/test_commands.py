@@ -12,7 +12,7 @@ import numpy as np
 import openpyxl
 import pytest
 
-from audit.cli import main, told
+from audit.cli import format_result, main
 from audit.home import results_dir
 from cache.store import Store
 from tests.models.make_models import make_bert, make_roberta
@@ -183,7 +183,7 @@ def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair,
 def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike():
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
     said = "\n".join(
-        told(
+        format_result(
             {
                 "n_notes": 3,
                 "none": None,

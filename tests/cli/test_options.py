@@ -19,7 +19,16 @@ import pytest
 from pydantic import Field, model_validator
 
 from audit import cli
-from audit.cli import COMMANDS, DEPENDENT, FieldsOf, Given, Option, Result, arguments_of, parser
+from audit.cli import (
+    COMMANDS,
+    DEPENDENT,
+    FieldsOf,
+    Option,
+    Options,
+    Result,
+    collect_arguments,
+    make_parser,
+)
 from audit.errors import AuditError
 from audit.task import Record
 from tests.repository import REPOSITORY
@@ -105,7 +114,7 @@ KEPT_AS_THEY_ARE = {
 
 
 def options_of(command: Command) -> list[Option]:
-    return list(cli._options(command))
+    return list(cli._list_options(command))
 
 
 EVERY = [(command, option) for command in COMMANDS for option in options_of(command)]
@@ -180,7 +189,7 @@ def is_read(record: type[Record], field: str, *, paths: tuple[Path, ...], names:
 
 def value_of(option: Option) -> list[str]:
     """Return words that give an option another value than its default."""
-    how = cli._how(option)
+    how = cli._describe_argument(option)
     if how.get("action") in ("store_true", "store_false"):
         return [option.flag]
     kind, usual = how.get("type", str), option.field.default
@@ -202,16 +211,16 @@ def words_of(command: Command) -> list[str]:
     needed: list[str] = []
     for option in options_of(command):
         is_positional = not option.flag.startswith("--")
-        how = cli._how(option)
+        how = cli._describe_argument(option)
         if how.get("required") or (is_positional and "nargs" not in how):
             needed += value_of(option)
     return [*filter(None, (group, name)), *needed]
 
 
-_PARSER = parser()
+_PARSER = make_parser()
 
 
-def given_by(words: list[str]) -> Given:
+def given_by(words: list[str]) -> Options:
     return vars(_PARSER.parse_args(words))
 
 
@@ -237,7 +246,7 @@ def test_an_option_has_an_effect(command: Command, option: Option) -> None:
     if not more and option.dest not in plain:
         given = given_by([*words, "other"])
     if option.dest not in plain:
-        assert arguments_of(given) != arguments_of(plain), "it does not reach the command"
+        assert collect_arguments(given) != collect_arguments(plain), "it does not reach the command"
     assert option.dest in given
     assert option.parameter in names_used(command), "the command does not use it"
     if option.field_name:
@@ -266,7 +275,9 @@ class PlantedTask(Record):
         return self.alive, self.plain()
 
 
-def planted(*, used: int = 0, dead: int = 0, given: Annotated[Given, FieldsOf(PlantedTask)]) -> Any:
+def planted(
+    *, used: int = 0, dead: int = 0, given: Annotated[Options, FieldsOf(PlantedTask)]
+) -> Any:
     """Use one of two options."""
     return used, PlantedTask(**given).work()
 
@@ -320,11 +331,11 @@ IDLE = (
 
 @pytest.mark.parametrize(("words", "option", "other"), IDLE)
 def test_an_option_that_would_be_ignored_is_refused(words: str, option: str, other: str) -> None:
-    given = cli.parsed([*words.split(), *option.split()])
+    given = cli.parse_options([*words.split(), *option.split()])
     with pytest.raises(AuditError, match="has no effect here") as refused:
-        cli.called(given)
+        cli.call_command(given)
     assert option.split()[0] in str(refused.value) and other in str(refused.value)
-    cli.refuse_idle(cli.parsed(words.split()))
+    cli.refuse_idle(cli.parse_options(words.split()))
 
 
 def dependences() -> Iterator[tuple[str, str]]:

@@ -229,7 +229,7 @@ def test_a_server_purges_at_its_start_and_a_fault_of_it_stops_nothing(home, repo
 
     job = table.insert(Question("audit", "x", 2, "cpu", "k" * 64, (), {}), runner=table.COMMAND)
     assert job is not None
-    with service.looking_after(daily=daily):
+    with service.look_after_jobs(daily=daily):
         end = time.monotonic() + 60
         while table.get(job.job_id).state == "queued" and time.monotonic() < end:  # type: ignore[union-attr]
             time.sleep(0.01)

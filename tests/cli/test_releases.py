@@ -78,7 +78,7 @@ def make_set(how: Release) -> str:
     task = tagging_task(
         single_text(TEXT, source="pasted"), tagger=list_taggers()[1], release=how, title="Ward 7"
     )
-    (tagged_id,) = TaggingTask.ordered(task.question().order).run(quiet())
+    (tagged_id,) = TaggingTask.from_order(task.question().order).run(quiet())
     return tagged_id
 
 
@@ -220,7 +220,7 @@ def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
     (written, begun), keys = sorted(listed(run), key=lambda row: row["is_kept"]), keys_in(home)
     assert begun["identifier"] == task.tagged_id and len(keys) == 2
     backup.back_up(tmp_path / "b.tar")
-    (done,) = TaggingTask.ordered(order).run(quiet())
+    (done,) = TaggingTask.from_order(order).run(quiet())
     expected = text_of(done)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "elsewhere"))
     backup.restore(tmp_path / "b.tar")
@@ -228,7 +228,7 @@ def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "elsewhere").rglob(KEY)} == {
         0o600
     }
-    assert TaggingTask.ordered(order).run(quiet()) == (done,) and text_of(done) == expected
+    assert TaggingTask.from_order(order).run(quiet()) == (done,) and text_of(done) == expected
     assert tag("again", "--key-of", written["identifier"])[1] == texts
 
 

@@ -315,7 +315,7 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     ]
     for phase in phases:
         assert words_of("ja").text(f"jobs_stage_corpus_{phase.replace(' ', '_')}")
-    done = [report.done for report in seen]
+    done = [report.units_done for report in seen]
     assert done == sorted(done) and seen[-1].share == 1
     for phase in phases:
         reached: list[str] = []

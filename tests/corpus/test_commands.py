@@ -59,22 +59,22 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
     )
     question = asked.question()
     order = json.loads(json.dumps(question.order))
-    assert CorpusTask.ordered(order) == asked
+    assert CorpusTask.from_order(order) == asked
     assert (question.kind, question.audits, question.device) == ("corpus", (), "cpu")
     assert question.kind in KINDS and question.label == "NOTEEVENTS.csv"
     seen: list[Progress] = []
     (CORPORA.home() / MAKING / "corpus").mkdir(parents=True)  # left by a job that was killed
     with pytest.raises(AuditCancelled):
-        CorpusTask.ordered(order).run(contact([], n_asked=9))
+        CorpusTask.from_order(order).run(contact([], n_asked=9))
     assert list(CORPORA.home().iterdir()) == []
-    (corpus_id,) = CorpusTask.ordered(order).run(contact(seen))
+    (corpus_id,) = CorpusTask.from_order(order).run(contact(seen))
     corpus = CORPORA.get(corpus_id)
     assert (corpus.title, corpus.n_notes, seen[-1].share) == ("A ward", 22, 1)
     before = (corpus.path / "corpus.json").stat().st_mtime_ns
-    assert CorpusTask.ordered(order).run(contact([])) == (corpus_id,)  # killed after it was made
+    assert CorpusTask.from_order(order).run(contact([])) == (corpus_id,)  # killed after it was made
     assert (corpus.path / "corpus.json").stat().st_mtime_ns == before
     mine = CorpusTask(notes=dummy_notes(tmp_path), out=tmp_path / "mine").question()
-    CorpusTask.ordered(mine.order).run(contact([]))
+    CorpusTask.from_order(mine.order).run(contact([]))
     assert (tmp_path / "mine" / "corpus.json").is_file()
     assert [path.name for path in CORPORA.home().iterdir()] == [corpus_id]
 

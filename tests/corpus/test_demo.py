@@ -17,7 +17,7 @@ from audit.models.inspect import compute_model_digest
 from audit.models.load import load_pair
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
-from audit.report.report import demo_digests, kept_audit
+from audit.report.report import kept_audit, read_demo_digests
 from audit.run import run_audit
 from audit.text import fold_name
 from benchmarks import demo_hospital as demo_notes
@@ -112,9 +112,9 @@ def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_p
     request = DemoTask(n_inputs=100).request(2, language="ja")
     with Store(tmp_path) as store:
         report = run_audit(request, store=store)
-        assert demo_digests(store) == {}
+        assert read_demo_digests(store) == {}
         remember({"masked_lm ja": report}, store=store)
-        assert demo_digests(store) == {"masked_lm ja": report.digest}
+        assert read_demo_digests(store) == {"masked_lm ja": report.digest}
     assert max(report.names["n_pieces"]) > 2
     assert report.verdict.state == "leak_found"
     assert kept_audit(report).is_demo

@@ -85,7 +85,7 @@ def make_score(
     """Keep a score of these notes as a job does, and return its identifier."""
     said = predicted if isinstance(predicted, Source) else given_as(predicted)
     asked = {"gold": given_as(golds), "predicted": said, "n_replicates": 100, **settings}
-    (score_id,) = ScoreTask.ordered(ScoreTask(**asked).question().order).run(quiet())
+    (score_id,) = ScoreTask.from_order(ScoreTask(**asked).question().order).run(quiet())
     return score_id
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from audit.cli import called, parsed
+from audit.cli import call_command, parse_options
 from audit.deid.incoming_notes import annotated_notes, notes_to_tag
 from audit.deid.known_names import add_known_names, read_certain_names
 from audit.deid.release import Release
@@ -182,7 +182,7 @@ def test_names_in_files_are_found_as_in_plain_texts(
 
 
 def deid(*words: object) -> dict[str, Any]:
-    return called(parsed(["deid", *words]))
+    return call_command(parse_options(["deid", *words]))
 
 
 def released_of(out: Path) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from audit.cli import called, parsed
+from audit.cli import call_command, parse_options
 from audit.deid import incoming_notes
 from audit.deid.incoming_notes import annotated_notes, keep_path, notes_as_jsonl, notes_to_tag
 from audit.errors import AuditError
@@ -31,7 +31,7 @@ NOTES = {name: marked(text, patient=None, doc_id=name) for name, text in TEXTS.i
 
 
 def deid(*words: object) -> dict[str, Any]:
-    return called(parsed(["deid", *words]))
+    return call_command(parse_options(["deid", *words]))
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> Path:

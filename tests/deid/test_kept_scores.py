@@ -60,7 +60,7 @@ def order(golds: Sequence[TaggedDocument], **more: object) -> ScoreTask:
 
 
 def answered(task: ScoreTask) -> dict[str, Any]:
-    return content_of(*ScoreTask.ordered(task.question().order).run(quiet()))
+    return content_of(*ScoreTask.from_order(task.question().order).run(quiet()))
 
 
 def test_an_order_is_one_question_and_one_kept_score() -> None:
@@ -70,10 +70,10 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     question = task.question()
     plain = json.loads(json.dumps(question.order))
     assert (question.kind, question.label, question.device) == ("score", "", SHORT)
-    assert ScoreTask.ordered(plain) == task.with_(score_id=plain["score_id"])
+    assert ScoreTask.from_order(plain) == task.with_(score_id=plain["score_id"])
     seen: list[Progress] = []
     contact = Contact(lambda progress: seen.append(progress), lambda: False, lambda text: None)
-    (score_id,) = ScoreTask.ordered(plain).run(contact)
+    (score_id,) = ScoreTask.from_order(plain).run(contact)
     assert (seen[-1].share, {one.phase for one in seen}) == (
         1,
         {"comparing the spans", "finishing"},
@@ -104,7 +104,9 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     assert SCORES.all() == (one,)
     assert files_of(one.path) == dict.fromkeys(("score.json", "patients.npz", "spans.jsonl"), 0o600)
     assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
-    assert ScoreTask.ordered(plain).run(contact) == (score_id,) and content_of(score_id) == content
+    assert (
+        ScoreTask.from_order(plain).run(contact) == (score_id,) and content_of(score_id) == content
+    )
     head = one.headline
     assert [(r.n_hits, r.n_total) for r in (head.missed, head.notes, head.readable)] == [
         (4, 12)
@@ -175,15 +177,15 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(RuleTagger, "tag", counted)
     with pytest.raises(AuditCancelled):
-        ScoreTask.ordered(plain).run(stopping(lambda: len(asked) > 0))
+        ScoreTask.from_order(plain).run(stopping(lambda: len(asked) > 0))
     assert asked == [64]
     (making,) = SCORES.home().glob("*.making")
     assert set(files_of(making).values()) == {0o600} and making.stat().st_mode & 0o777 == 0o700
     with monkeypatch.context() as broken:
         broken.setattr(scoring, "write_patients", None)
         with pytest.raises(TypeError):
-            ScoreTask.ordered(plain).run(quiet())
-    (score_id,) = ScoreTask.ordered(plain).run(quiet())
+            ScoreTask.from_order(plain).run(quiet())
+    (score_id,) = ScoreTask.from_order(plain).run(quiet())
     assert asked == [64, 36] and not [*SCORES.home().glob("*.making")]
     scored = score_pairs(
         (note, note.with_spans(tags))
@@ -248,7 +250,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     monkeypatch.setattr(scoring, "load_tagger", lambda tagger_id: copyist)
     task = order(gold_notes(6))
     with pytest.raises(AuditCancelled):
-        ScoreTask.ordered(task.question().order).run(stopping(lambda: len(copyist.calls) > 1))
+        ScoreTask.from_order(task.question().order).run(stopping(lambda: len(copyist.calls) > 1))
     content = answered(task)
     assert len(copyist.calls) == 3
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6

@@ -183,7 +183,7 @@ def test_terms_are_rare_by_the_notes_of_the_set_and_a_note_alone_is_a_patient() 
         find_leftovers(notes, k=1)
     with pytest.raises(AuditCancelled):
         find_leftovers(notes, should_stop=lambda: True)
-    assert Leftovers.read(found.written(), where="x") == found
+    assert Leftovers.read(found.to_bytes(), where="x") == found
 
 
 def test_a_folder_of_tagged_notes_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:

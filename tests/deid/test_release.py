@@ -107,7 +107,7 @@ def test_placeholders_are_in_the_language_of_the_note(text: str, language: str, 
 def test_a_key_is_seen_in_no_record_and_no_text_of_its_release() -> None:
     release = Release(mode="surrogate")
     assert release.key is not None
-    for shown in (repr(release), str(release), release.written().decode(), str(release.plain())):
+    for shown in (repr(release), str(release), release.to_bytes().decode(), str(release.plain())):
         assert str(release.key.secret)[2:-1] not in shown and release.key.secret.hex() not in shown
     assert pickle.loads(pickle.dumps(release)) == release, "other processes tag with it"
     assert release.with_(is_linked=True).key == release.key

@@ -281,7 +281,7 @@ def test_the_same_question_has_the_same_identifier() -> None:
     other_orders = [ORDER.with_(seed=1), ORDER.with_(language="ja"), ORDER.with_(taggers=())]
     assert len({identifier, *map(leakage_id, other_orders)}) == 4
     assert (question.device, question.label) == ("cpu", "demo en")
-    assert LeakageTask.ordered(json.loads(json.dumps(question.order))) == ORDER
+    assert LeakageTask.from_order(json.loads(json.dumps(question.order))) == ORDER
     with pytest.raises(AuditError, match="no such tagger"):
         ORDER.with_(taggers=("trained/000000000000",)).question()
 
@@ -295,7 +295,7 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(leakage, "run_leakage", fake)
     for _ in range(2):
-        order = LeakageTask.ordered(ORDER.question().order)
+        order = LeakageTask.from_order(ORDER.question().order)
         assert order.run(quiet()) == (leakage_id(ORDER),)
     assert stops == [(ORDER, "arms")]
     experiment = LEAKAGE.get(leakage_id(ORDER))
@@ -417,8 +417,10 @@ def test_asked_again_nothing_is_trained_twice(
 
 
 def order_of(*options: str) -> LeakageTask:
-    arguments = cli.arguments_of(cli.parsed(["deid", "leakage", "--out", "x", *options]))
-    return cli.leakage_task(arguments["given"], is_quick="quick" in arguments)
+    arguments = cli.collect_arguments(
+        cli.parse_options(["deid", "leakage", "--out", "x", *options])
+    )
+    return cli.make_leakage_task(arguments["given"], is_quick="quick" in arguments)
 
 
 def test_options_become_an_order() -> None:

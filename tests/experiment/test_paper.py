@@ -123,7 +123,7 @@ def test_what_makes_another_question_and_what_another_training(tmp_path: Path) -
     task = write_notes(tmp_path)
     question = task.question()
     assert (question.device, question.label) == ("cpu", "general")
-    assert ExperimentTask.ordered(json.loads(json.dumps(question.order))) == task
+    assert ExperimentTask.from_order(json.loads(json.dumps(question.order))) == task
     assert task.with_(out=tmp_path / "other").question().digest != question.digest
 
 

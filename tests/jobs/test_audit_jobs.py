@@ -32,7 +32,7 @@ def kept(digest: str) -> AuditReport:
 def test_a_worker_answers_as_run_audit_does(usual_home, request_2, tmp_path, monkeypatch):
     monkeypatch.setenv(IDLE_VARIABLE, "1")
     job = service.submit("audit", request=request_2, owner="me")
-    with service.looking_after():  # as the server does: what dies is seen, and tried again
+    with service.look_after_jobs():  # as the server does: what dies is seen, and tried again
         done = until_state(job, "done", "failed")
     assert done.failure is None
     with Store(tmp_path / "other") as store:

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from audit.jobs import service
-from audit.jobs.service import looking_after
+from audit.jobs.service import look_after_jobs
 from audit.jobs.table import Job
 from cache.store import Store
 from tests.cache.make_store import contents, quick_disk
@@ -45,7 +45,7 @@ def test_kills_at_random_moments_leave_no_job_waiting_and_the_same_bytes(
     home, tmp_path, quick_disk
 ):
     rng, jobs, n_killed = random.Random(16), list[Job](), 0
-    with looking_after():  # as the server does
+    with look_after_jobs():  # as the server does
         while n_killed < many(N_KILLS):
             for _ in range(0 if service.active_jobs() else N_JOBS):
                 first = len(jobs) * N_VALUES

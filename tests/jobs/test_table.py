@@ -75,20 +75,20 @@ def test_a_question_is_active_once():
     assert not table.queue_again(job.job_id)
     assert service.job(job.job_id).state == "cancelled"
     table.end(other.job_id, state="done", result=("d",))
-    assert table.latest_done("q") == service.job(other.job_id)
+    assert table.find_latest_done("q") == service.job(other.job_id)
     assert not table.queue_again(other.job_id)
 
 
 def test_turns_are_by_asking_and_a_resumed_job_is_the_last():
     a, b, c, elsewhere = add("a"), add("b"), add("c"), add("d", device="cuda")
-    assert table.oldest_queued("cpu") == a
+    assert table.find_oldest_queued("cpu") == a
     assert [service.job(j.job_id).n_before for j in (a, b, c, elsewhere)] == [0, 1, 2, 0]
     table.claim(a.job_id)
     table.put_back(a.job_id)
-    assert table.oldest_queued("cpu") == service.job(a.job_id)  # put back into its old turn
+    assert table.find_oldest_queued("cpu") == service.job(a.job_id)  # put back into its old turn
     table.ask_to_cancel(a.job_id)
     table.queue_again(a.job_id)
-    assert table.oldest_queued("cpu").job_id == b.job_id
+    assert table.find_oldest_queued("cpu").job_id == b.job_id
     assert [j.job_id for j in service.jobs()] == [one.job_id for one in (a, elsewhere, c, b)]
 
 
@@ -190,5 +190,5 @@ def test_using_the_table_leaves_the_locks_of_who_uses_it_already():
         assert before
         table.claim(job.job_id)
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda _: table.every_job(), range(20)))
+            list(pool.map(lambda _: table.list_jobs(), range(20)))
         assert own_locks(path) == before

@@ -26,7 +26,7 @@ from audit.task import SHORT, Contact, queue_of
 from pages.ui.state import words_of
 from tests.deid.make_scores import given_as
 
-NAMED = "氏名：高橋健一　2024年5月3日 受診。"
+NAMED = "氏名：高橋健一2024年5月3日 受診。"
 DEFAULT, RULES = taggers.list_taggers()
 HOW = Release()
 
@@ -60,14 +60,16 @@ def test_an_upload_becomes_a_set_and_what_was_handed_in_goes():
     folder = TAGGED_SETS.place(order["tagged_id"])
     assert (folder / INPUT).is_file() and not TAGGED_SETS.get(order["tagged_id"]).is_whole
     seen: list[Progress] = []
-    (tagged_id,) = TaggingTask.ordered(order).run(contact(seen))
+    (tagged_id,) = TaggingTask.from_order(order).run(contact(seen))
     one = TAGGED_SETS.get(tagged_id)
     assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
     for phase in {progress.phase.replace(" ", "_") for progress in seen}:
         assert words_of("ja").text(f"jobs_stage_tagging_{phase}")
     assert not (folder / INPUT).exists()
     assert all("高橋健一" not in note.released for note in read_notes(one))
-    assert TaggingTask.ordered(order).run(contact([])) == (tagged_id,)  # killed after it was made
+    assert TaggingTask.from_order(order).run(contact([])) == (
+        tagged_id,
+    )  # killed after it was made
 
 
 def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
@@ -110,18 +112,18 @@ def test_what_makes_another_question(tmp_path):
     others.append(asked(notes, policy=SAFE_HARBOR))
     assert asked(notes, policy=Policy(title="mine")).digest == one.digest
     assert len({one.digest, *(other.digest for other in others)}) == 7
-    (tagged_id,) = TaggingTask.ordered(others[-2].order).run(contact([]))
+    (tagged_id,) = TaggingTask.from_order(others[-2].order).run(contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
     assert [note.document.doc_id for note in read_notes(TAGGED_SETS.get(tagged_id))] == ["2"]
 
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
     whole = asked(read_uploads([("n.jsonl", many(300))]), how=Release(mode="mask")).order
-    TaggingTask.ordered(whole).run(contact([]))
+    TaggingTask.from_order(whole).run(contact([]))
     monkeypatch.setattr(tagging, "_BATCH_NOTES", 20)
     order = asked(read_uploads([("n.jsonl", many(300))])).order
     with pytest.raises(AuditCancelled):
-        TaggingTask.ordered(order).run(contact([], n_asked=15))
+        TaggingTask.from_order(order).run(contact([], n_asked=15))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
     n_tagged = 0
 
@@ -132,7 +134,7 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
             return super().tag(texts)
 
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: Counting())
-    (tagged_id,) = TaggingTask.ordered(order).run(contact([]))
+    (tagged_id,) = TaggingTask.from_order(order).run(contact([]))
     assert 0 < n_tagged < 300
     one, other = (TAGGED_SETS.get(which) for which in (tagged_id, whole["tagged_id"]))
     assert one.spans_path.read_bytes() == other.spans_path.read_bytes()
@@ -143,17 +145,17 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
     other = RuleTagger(groups=("dates",))
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: other)
     with pytest.raises(AuditError, match="not the one that was asked for"):
-        TaggingTask.ordered(order).run(contact([]))
+        TaggingTask.from_order(order).run(contact([]))
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):
-        TaggingTask.ordered(order).run(contact([]))
+        TaggingTask.from_order(order).run(contact([]))
 
 
 def test_a_set_keeps_its_policy_and_is_scored_under_it():
     text = "A 72-year-old man. MRN: 4471902"
     notes = single_text(text, source="pasted")
     order = asked(notes, policy=SAFE_HARBOR).order
-    (tagged_id,) = TaggingTask.ordered(order).run(contact([]))
+    (tagged_id,) = TaggingTask.from_order(order).run(contact([]))
     kept = TAGGED_SETS.get(tagged_id)
     assert kept.policy == SAFE_HARBOR and kept.census["left"] == {"age": 1, "sex": 1}
     assert [one.released for one in read_notes(kept)] == ["A 72-year-old man. MRN: [ID]"]
@@ -163,7 +165,7 @@ def test_a_set_keeps_its_policy_and_is_scored_under_it():
         n_replicates=2,
         predicted=Source(kind="tagged", ref=tagged_id),
     )
-    (score_id,) = ScoreTask.ordered(task.question().order).run(contact([]))
+    (score_id,) = ScoreTask.from_order(task.question().order).run(contact([]))
     score = SCORES.get(score_id)
     counted = score.summary.criteria["strict"].together
     assert (counted.n_gold, counted.n_missed) == (1, 0) and score.policy == SAFE_HARBOR
@@ -192,7 +194,7 @@ def test_a_register_is_part_of_the_question_and_one_that_was_handed_in_goes(tmp_
     assert "高橋" not in json.dumps(order, ensure_ascii=False)
     folder = TAGGED_SETS.place(order["tagged_id"])
     assert (folder / REGISTER).is_file() == is_given
-    TaggingTask.ordered(order).run(contact([]))
+    TaggingTask.from_order(order).run(contact([]))
     one = TAGGED_SETS.get(order["tagged_id"])
     assert [note.released for note in read_notes(one)] == ["【氏名】は"]
     assert one.census["register"]["n_patients"] == 1 and not (folder / REGISTER).exists()

@@ -21,7 +21,7 @@ import pytest
 from audit.jobs import service, table, worker
 from audit.jobs.child import NICENESS_VARIABLE
 from audit.jobs.locks import device_lock, jobs_dir, worker_lock
-from audit.jobs.service import looking_after
+from audit.jobs.service import look_after_jobs
 from audit.jobs.table import Failure
 from audit.task import SHORT, Question
 from tests.jobs.fake_child import SECRET
@@ -175,7 +175,7 @@ def test_many_questions_at_once_from_many_threads_give_one_job(home, tmp_path):
     with ThreadPoolExecutor(8) as pool:
         asked = list(pool.map(lambda _: service.ask(one), range(8)))
     assert len({job.job_id for job in asked}) == 1
-    assert len(table.every_job()) == len(list(jobs_dir("orders").iterdir())) == 1
+    assert len(table.list_jobs()) == len(list(jobs_dir("orders").iterdir())) == 1
     service.cancel(asked[0].job_id)
     until_state(asked[0], "cancelled")
 
@@ -186,7 +186,7 @@ def test_a_job_asked_for_while_a_worker_dies_is_started_all_the_same(home, tmp_p
     assert dying is not None
     with contextlib.ExitStack() as lives:
         if who_lives == "server":
-            lives.enter_context(looking_after())
+            lives.enter_context(look_after_jobs())
         else:
             other = counting(tmp_path / "b", digest="b", is_held=True, device="cuda")
             until_state(service.ask(other), "running")

@@ -16,7 +16,7 @@ from audit.attack.scores import FIXED_SCORE
 from audit.home import results_dir
 from audit.names.candidates import Candidates, ControlSource, make_candidates
 from audit.notes.passages import Passage
-from audit.report.report import AuditReport, Inspection, best_passages, keep_inspection
+from audit.report.report import AuditReport, Inspection, find_best_passages, keep_inspection
 from cache.store import Store
 from tests.attack.planted_table import SCORES, given_attack
 
@@ -116,7 +116,7 @@ def make_report(
     judged.pop("n_flagged_by_general")
     judged["details"].pop("null_check", None)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
-    return AuditReport.of(
+    return AuditReport.from_parts(
         digest=sha256(text.encode()).hexdigest(),
         question={"scenario": scenario},
         scenario=SCENARIOS[scenario].plain(),
@@ -144,7 +144,7 @@ def bare_report(**parts: Any) -> AuditReport:
         "verdict": {"state": "leak_found"},
         "columns": list(parts["names"]),
     }
-    return AuditReport.of(**bare | parts)
+    return AuditReport.from_parts(**bare | parts)
 
 
 def keep(
@@ -179,7 +179,7 @@ def make_inspection(
     hospital = general + 4.0 * is_member + rng.normal(0, 0.1, size=(n_blocks, n))
     if report.scenario.number == 1:
         hospital, general = np.exp(hospital), np.where(is_member, 0.0, np.exp(general))
-    rows, ratios = best_passages(rng.normal(size=(len(passages), n)))
+    rows, ratios = find_best_passages(rng.normal(size=(len(passages), n)))
     return Inspection(
         n_per_block=np.full(n_blocks, 100),
         hospital=hospital.astype(np.float32),

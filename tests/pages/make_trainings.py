@@ -63,7 +63,7 @@ def make_training(
         versions={},
         created="2026-11-21T10:00:00+00:00",
     )
-    write_whole(folder / TRAINING, facts.written())
+    write_whole(folder / TRAINING, facts.to_bytes())
     for step, value in zip((0, 10, 20), held_out, strict=False):
         loss = 6.5 - step / 10 if step else None
         append_point(folder, LossPoint(step=step, loss=loss, held_out=value, seconds=step))

@@ -205,7 +205,7 @@ def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
     assert (parameter(app, "names"), len(kept(home).candidates)) == (code, 2)
     upload(app, (HEADER + "Udo,Zorn,1\nAnn,Lee,0\nBo,Ek,0\n").encode())
     press(app, "start")
-    request = AuditTask.ordered(asked[0].order).request
+    request = AuditTask.from_order(asked[0].order).request
     assert request.candidates == kept(home).candidates and len(request.candidates) == 3
     assert parameter(app, "names") == kept(home).line.code != code
 
@@ -278,7 +278,7 @@ def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
         question.set_value(answer).run()
         assert "It can show at most" not in plan_of(app) and "Not answered" not in texts(app)
     press(app, "start")
-    request = AuditTask.ordered(asked[0].order).request
+    request = AuditTask.from_order(asked[0].order).request
     assert request.control_source == (answer or "drawn")
     assert kept(home).candidates.source == (answer or "")
     assert (source_box(app) is None) == (answer is not None)
@@ -304,7 +304,7 @@ def test_own_controls_are_added_to_a_list_without_truth(home: Path, asked: list[
     assert "if these controls are of the same population" in plan_of(app)
     assert needs_of(app)[0][2:] == ("9", "too few")
     press(app, "start")
-    found = AuditTask.ordered(asked[0].order).request.candidates
+    found = AuditTask.from_order(asked[0].order).request.candidates
     assert found == kept(home).candidates and found.source == "own"
     assert (found.is_member.count(None), found.control_kind.count("own")) == (2, 9)
     in_notes = (HEADER + "Bo,Ek,1\n").encode()
@@ -345,7 +345,7 @@ def test_a_sibling_is_chosen_among_audits_that_asked_the_same(asked: list[Questi
     assert parameter(app, "sibling") == "a" * 12
     assert "if the sibling&#x27;s audit saw the names" in plan_of(app)
     press(app, "start")
-    assert AuditTask.ordered(asked[0].order).request.sibling == "a" * 64
+    assert AuditTask.from_order(asked[0].order).request.sibling == "a" * 64
     app.radio(key="choice_preset").set_value("paper").run()
     assert "was asked something else than this one" in texts(app)
     assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
@@ -362,7 +362,7 @@ def test_a_change_of_settings_plans_anew(home: Path, asked: list[Question]) -> N
     assert "--micro-batch=8" in app.code[-1].value
     box(app, "selectbox", "_device").select("cpu").run()
     press(app, "start")
-    request = AuditTask.ordered(asked[0].order).request
+    request = AuditTask.from_order(asked[0].order).request
     assert (request.posterior, request.device) == (PosteriorSettings(micro_batch=8), "cpu")
 
 
@@ -374,7 +374,7 @@ def test_settings_that_no_run_can_have_say_why_and_lose_nothing(asked: list[Ques
     box(app, "text_input", "_prompt").set_value("[MASK] is here").run()
     assert "has no [MASK]." not in texts(app)
     press(app, "start")
-    assert AuditTask.ordered(asked[0].order).request.generation.prompt == "[MASK] is here"
+    assert AuditTask.from_order(asked[0].order).request.generation.prompt == "[MASK] is here"
 
 
 def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) -> None:
@@ -410,7 +410,7 @@ def test_the_same_again_asks_for_the_new_model_alone(home: Path, asked: list[Que
     assert parameter(app, "hospital") == ""
     app.selectbox(key="pick_hospital").select("demo:en/hospital-40").run()
     press(app, "start")
-    assert AuditTask.ordered(asked[0].order).request.question() == question
+    assert AuditTask.from_order(asked[0].order).request.question() == question
     link = {key: parameter(app, key) for key in (*ALL, "like", "preset", "scenario")}
     assert before.audit_digest() in plan_of(open_page("audit", **link))
     assert "names no audit" not in texts(open_page("audit", like="c" * 12))

@@ -176,7 +176,7 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
     assert order["gold"]["kind"] == "given" and "山田" not in json.dumps(order)
-    ScoreTask.ordered(order).run(quiet())
+    ScoreTask.from_order(order).run(quiet())
     (score,) = SCORES.all()
     assert score.summary.n_documents == 6
     assert all("山田" not in str(line) for line in entries())
@@ -219,7 +219,7 @@ def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for()
     assert "not been run here yet" in texts(app)
     press(app, "deid_leakage_run_now")
     (job,) = service.active_jobs()
-    order = LeakageTask.ordered(read_order(job.job_id))
+    order = LeakageTask.from_order(read_order(job.job_id))
     assert (order.language, order.epochs, "rules" in order.taggers) == ("en", 4.0, True)
 
 

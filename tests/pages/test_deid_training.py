@@ -47,7 +47,7 @@ def test_labels_that_are_not_known_are_asked_for_before_a_training_starts() -> N
     assert (order["base"], order["title"]) == ("default", "Ward")
     assert order["label_map"] == {"foo": "identifier", "<img": ""}
     assert "山田" not in json.dumps(order, ensure_ascii=False)
-    assert TaggerTask.ordered(order).gold[0].read_bytes() and not TAGGERS.all()
+    assert TaggerTask.from_order(order).gold[0].read_bytes() and not TAGGERS.all()
     assert "Training a tagger" in texts(app)
 
 

@@ -48,7 +48,7 @@ def made(
         release=how or Release(),
         title=title,
     ).question()
-    (tagged_id,) = TaggingTask.ordered(question.order).run(quiet())
+    (tagged_id,) = TaggingTask.from_order(question.order).run(quiet())
     return TAGGED_SETS.get(tagged_id)
 
 
@@ -71,7 +71,7 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     shown = open_notes(tagged=unfinished.tagged_id)
     assert SAY.text("deidentify_at_work_do") in texts(shown)
     table.claim(job.job_id)
-    table.end(job.job_id, state="done", result=TaggingTask.ordered(order).run(quiet()))
+    table.end(job.job_id, state="done", result=TaggingTask.from_order(order).run(quiet()))
     app.run()
     assert not app.exception
     assert SAY.text("deidentify_done") in texts(app)
@@ -266,7 +266,7 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
     (job,) = service.active_jobs()
     assert "deidentify_left_look" not in keys(app)
     table.claim(job.job_id)
-    done = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    done = TaggingTask.from_order(read_order(job.job_id)).run(quiet())
     table.end(job.job_id, state="done", result=done)
     app.run()
     assert "1 of 4 patients have a combination" in texts(app)
@@ -291,7 +291,7 @@ def test_a_register_is_handed_in_with_the_notes_and_its_fit_is_shown() -> None:
     box.upload("高橋健一.csv", rows, "text/csv").run()
     press(app, "deidentify_go_file")
     (job,) = service.active_jobs()
-    TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    TaggingTask.from_order(read_order(job.job_id)).run(quiet())
     (one,) = TAGGED_SETS.all()
     assert [note.released for note in read_notes(one)] == ["【氏名】は元気。"]
     shown = open_notes(tagged=one.tagged_id)
@@ -348,7 +348,7 @@ def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() ->
     assert SAY.html("deidentify_key_missing") not in texts(app)
     press(app, "deidentify_go_file")
     (job,) = service.active_jobs()
-    (tagged_id,) = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    (tagged_id,) = TaggingTask.from_order(read_order(job.job_id)).run(quiet())
     second = TAGGED_SETS.get(tagged_id)
     assert tagged_id != first.tagged_id and second.how.key == first.how.key
     assert [note.released for note in read_notes(second)] == [

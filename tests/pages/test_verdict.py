@@ -16,7 +16,7 @@ from audit.jobs.table import read_order
 from audit.models.inspect import compute_model_digest
 from audit.progress import Progress
 from audit.rejudge import JudgeTask
-from audit.report.decision import kept_decision
+from audit.report.decision import read_decision
 from audit.report.html import ReportChoice, report_html
 from audit.report.report import AuditReport
 from cache.store import Store
@@ -67,7 +67,7 @@ def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
     shown = texts(app)
     assert '<section class="ka-verdict ka-leak_found">' in shown
     assert shown.index(RIBBON) < shown.index(f">{verdict.in_short('en')}</p>")
-    assert shown.index(verdict.in_short("en")) < shown.index(verdict.now("en"))
+    assert shown.index(verdict.in_short("en")) < shown.index(verdict.next_step("en"))
     assert reports["generation"].verdict.in_short("en") in shown
     assert not app.get("plotly_chart") and verdict.facts("en") not in shown
     app = opened(*FOLDS)
@@ -151,7 +151,7 @@ def test_an_audit_is_judged_again_with_another_source_and_its_new_report_is_open
     (job,) = service.active_jobs()
     assert (job.kind, job.scenario, job.device) == ("judge", 2, "short")
     assert table.claim(job.job_id)
-    task = JudgeTask.ordered(read_order(job.job_id))
+    task = JudgeTask.from_order(read_order(job.job_id))
     table.end(job.job_id, state="done", result=task.run(quiet()))
     app.run()
     assert not app.exception
@@ -244,7 +244,7 @@ def test_it_shows_the_verdict_as_soon_as_the_first_audit_of_a_job_is_kept(
 
 
 def kept(report: AuditReport) -> Any:
-    return kept_decision(report.digest, store=Store(results_dir()))
+    return read_decision(report.digest, store=Store(results_dir()))
 
 
 UNSAVED = "ka-brand ka-unsaved"

@@ -329,6 +329,6 @@ def test_both_commands_refuse_the_same_register(tmp_path: Path) -> None:
 
 
 def _run(*words: object) -> None:
-    from audit.cli import called, parsed
+    from audit.cli import call_command, parse_options
 
-    called(parsed([*map(str, words)]))
+    call_command(parse_options([*map(str, words)]))

@@ -13,8 +13,8 @@ from scipy.stats import binomtest
 
 from audit.report.compare import (
     Flags,
-    auc_difference,
     compare_audits,
+    measure_auc_difference,
 )
 from audit.report.report import AuditReport
 from audit.stats import auc, bootstrap_ranking
@@ -51,7 +51,9 @@ def test_delong_against_brute_force() -> None:
     base = rng.normal(size=150)
     one, other = (base + 1.2 * truth).round(1), (base + 0.5 * truth + rng.normal(size=150)).round(1)
     missing = np.append(one, math.nan), np.append(other, 99.0)
-    found = auc_difference(missing[0], other=missing[1], is_member=np.append(truth, True))
+    found = measure_auc_difference(
+        missing[0], other_scores=missing[1], is_member=np.append(truth, True)
+    )
     first, second, difference = found  # the name without a score is left out of both
     assert (first, second) == (auc(one, truth), auc(other, truth))
     half = 1.959964 * math.sqrt(slow_delong(one, other, truth))
@@ -63,14 +65,14 @@ def test_delong_against_brute_force() -> None:
 def test_two_perfect_rankings_are_not_called_equal_for_certain() -> None:
     truth = np.array([True] * 3 + [False] * 3)
     scores = np.array([4.0, 5, 6, 1, 2, 3])
-    _, _, difference = auc_difference(scores, other=scores, is_member=truth)
+    _, _, difference = measure_auc_difference(scores, other_scores=scores, is_member=truth)
     assert difference.value == 0
     assert difference.low < -0.4 and difference.high == -difference.low
     assert bootstrap_ranking(scores, truth, seed=0).auc.low == pytest.approx(1 + difference.low)
-    _, _, lone = auc_difference(scores[2:], other=scores[2:], is_member=truth[2:])
+    _, _, lone = measure_auc_difference(scores[2:], other_scores=scores[2:], is_member=truth[2:])
     assert (lone.low, lone.high) == pytest.approx((-0.7935, 0.7935), abs=1e-4)
     for all_alike in (truth | True, truth & False):
-        found = auc_difference(scores, other=scores, is_member=all_alike)
+        found = measure_auc_difference(scores, other_scores=scores, is_member=all_alike)
         assert all(map(math.isnan, (*found[:2], *vars(found[2]).values())))
 
 
@@ -80,7 +82,7 @@ def with_names(report: AuditReport, **changes: list[Any]) -> AuditReport:
 
 def test_an_audit_against_itself_differs_in_nothing() -> None:
     report = make_report(2, names=make_special_names(4))  # canaries are counted nowhere
-    found = compare_audits(report, other=report)
+    found = compare_audits(report, other_report=report)
     assert found.names.index.is_unique and len(found.names) == report.n_names == 80
     assert not found.names["is_different"].any()
     assert (found.n_only_one, found.n_only_other, found.n_truth_differs) == (0, 0, 0)
@@ -113,7 +115,7 @@ def test_numbers_are_compared_that_auto_took() -> None:
         make_report(2).changed(question={"scenario": 2, "dtype": "auto"}, made={"dtype": taken})
         for taken in ("bfloat16", "float32")
     )
-    found = compare_audits(rounded, other=exact)
+    found = compare_audits(rounded, other_report=exact)
     assert found.settings["dtype"] == ("bfloat16", "float32")
 
 
@@ -121,7 +123,7 @@ def test_a_leak_against_none_by_hand() -> None:
     leak = make_report(2)
     quiet = make_report(2, leak=0.0, hospital="hospital-0")
     asked = {"scenario": 2, "settings": {"n_inputs": 100, "prompt": None}}
-    found = compare_audits(leak.changed(question=asked), other=quiet)
+    found = compare_audits(leak.changed(question=asked), other_report=quiet)
     n = leak.verdict.n_flagged
     assert found.tested == Flags(0, n, 0, 24 - n)
     assert found.names.loc[found.names["is_different"], "stands_out"].all()
@@ -142,7 +144,7 @@ def test_names_are_paired_by_their_folded_parts_and_lists_may_differ() -> None:
     last[1] = last[2]  # listed twice: cannot be paired
     q = [None if i in (3, 4) else x for i, x in enumerate(one.names["q_value"])]
     other = with_names(one, first_name=first, last_name=last, q_value=q)
-    found = compare_audits(one, other=other)
+    found = compare_audits(one, other_report=other)
     assert found.n_only_one == found.n_only_other == 3
     assert found.names["name_id"].tolist() == list(range(3, 72))
     assert found.names["is_flagged_other"][:2].tolist() == [None, None]
@@ -164,7 +166,9 @@ def test_a_name_that_is_one_thing_here_and_another_there(
     one = make_report(2, names=make_special_names(4))
     is_member, kinds = list(one.names["is_member"]), list(one.names["control_kind"])
     is_member[row], kinds[row] = truth, control_kind
-    found = compare_audits(one, other=with_names(one, is_member=is_member, control_kind=kinds))
+    found = compare_audits(
+        one, other_report=with_names(one, is_member=is_member, control_kind=kinds)
+    )
     assert found.names["kind"].iloc[row] == kind
     assert found.n_truth_differs == n_truth
     assert found.tested.n_names == len(MEMBERS) - (row == 0)
@@ -172,13 +176,13 @@ def test_a_name_that_is_one_thing_here_and_another_there(
 
 def test_without_truth_there_is_no_auc_to_compare() -> None:
     blind = make_report(2, has_truth=False)
-    found = compare_audits(blind, other=blind)
+    found = compare_audits(blind, other_report=blind)
     assert (len(found.aucs), found.controls.n_names) == (0, 0)
     assert found.tested.n_names == blind.n_names
 
 
 def test_what_one_reference_flags_more_than_another_is_the_difference_of_the_verdicts() -> None:
     own, other = make_reference_reports("general", "general-2")
-    tested = compare_audits(own, other=other).tested
+    tested = compare_audits(own, other_report=other).tested
     hits = [one.verdict.flagged.n_hits for one in (own, other)]
     assert tested.only_one - tested.only_other == hits[0] - hits[1]

@@ -14,8 +14,8 @@ from audit.home import HOME_VARIABLE, results_dir
 from audit.report.decision import (
     Decision,
     decide,
-    decision_history,
-    kept_decision,
+    read_decision,
+    read_decision_history,
     sign,
     withdraw,
 )
@@ -37,7 +37,7 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AuditReport:
 def decided(digest: str, code: Any = "retrain", reasons: str = "Two names stand out.") -> Decision:
     store = Store(results_dir())
     return decide(
-        kept_decision(digest, store=store),
+        read_decision(digest, store=store),
         recommendation=code,
         reasons=reasons,
         language="en",
@@ -57,14 +57,14 @@ def logged() -> list[tuple[str, str, dict[str, Any]]]:
 
 def test_a_decision_outlasts_the_process_with_every_state_it_was_in(report: AuditReport) -> None:
     store = Store(results_dir())
-    assert kept_decision(report.digest, store=store) == Decision(audit=report.digest)
+    assert read_decision(report.digest, store=store) == Decision(audit=report.digest)
     first = decided(report.digest)
     one = signed(first, name=" Anna  Abe ")
     assert decided(report.digest) == one  # nothing is new: the signature stays
     changed = decided(report.digest, reasons="Three names stand out.")
     cleared = decided(report.digest, code="")
     assert not changed.signatures and one.is_signed and not changed.is_signed
-    assert decision_history(report.digest, store=store) == (first, one, changed, cleared)
+    assert read_decision_history(report.digest, store=store) == (first, one, changed, cleared)
     steps = [
         ("decided", "retrain", 0),
         ("signed", "retrain", 1),
@@ -91,7 +91,7 @@ def test_logins_need_two_people_and_a_typed_name_beside_them_counts_for_nothing(
         with pytest.raises(AuditError, match="signed already"):
             sign(one, name=name.upper(), role="officer", by="anna", is_login=True, store=store)
     one = withdraw(one, name="a@h.example", by="a@h.example", store=store)
-    assert not one.is_signed and kept_decision(report.digest, store=store) == one
+    assert not one.is_signed and read_decision(report.digest, store=store) == one
     assert logged()[-1][:2] == ("withdrawn", "a@h.example")
 
 
@@ -126,7 +126,7 @@ def test_without_the_log_nothing_is_decided(
     monkeypatch.setattr("audit.report.decision.record", fails)
     with pytest.raises(AuditError, match="access log"):
         decided(report.digest)
-    assert decision_history(report.digest, store=Store(results_dir())) == ()
+    assert read_decision_history(report.digest, store=Store(results_dir())) == ()
 
 
 def test_a_decision_that_was_damaged_is_not_taken_for_none(report: AuditReport) -> None:
@@ -134,7 +134,7 @@ def test_a_decision_that_was_damaged_is_not_taken_for_none(report: AuditReport) 
     decided(report.digest)
     store.put_record(f"decision/{report.digest}", ['{"recommendation": "safe"}'])
     with pytest.raises(AuditError, match="damaged"):
-        kept_decision(report.digest, store=store)
+        read_decision(report.digest, store=store)
 
 
 def test_the_report_and_its_json_carry_the_decision_and_its_signatures(report: AuditReport) -> None:

@@ -20,12 +20,12 @@ from audit.report.documents import (
     DocumentView,
     DocumentWish,
     Hit,
-    document_view,
     find_hits,
     listed_names,
-    listed_passages,
-    marks_of,
+    make_document_view,
+    merge_hits,
     select_documents,
+    select_passages,
 )
 from tests.pages.make_reports import make_inspection, make_report
 
@@ -93,7 +93,7 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
     assert {i for hit in hits if hit.part == "full" for i in hit.name_ids} == set(
         np.flatnonzero(full[0])
     )
-    marks = marks_of(hits)
+    marks = merge_hits(hits)
     assert all(one.end <= two.start for one, two in pairwise(marks))
     covered = [i for mark in marks for i in range(mark.start, mark.end)]
     assert len(covered) == len(set(covered))
@@ -115,14 +115,14 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
     ],
 )
 def test_marks_by_hand(text: str, wanted: list[tuple[str, str, tuple[int, ...]]]) -> None:
-    marks = marks_of(find_hits([text], index=PartIndex(make_candidates(NAMES[:11])))[0])
+    marks = merge_hits(find_hits([text], index=PartIndex(make_candidates(NAMES[:11])))[0])
     assert [(text[m.start : m.end], m.part, m.name_ids) for m in marks] == wanted
 
 
 def test_a_hit_that_reaches_out_of_another_keeps_its_rest() -> None:
-    marks = marks_of([Hit(0, 4, "full", (1,)), Hit(2, 7, "full", (2,)), Hit(5, 6, "part", (3,))])
+    marks = merge_hits([Hit(0, 4, "full", (1,)), Hit(2, 7, "full", (2,)), Hit(5, 6, "part", (3,))])
     assert marks == (Hit(0, 4, "full", (1,)), Hit(4, 7, "full", (2,)))
-    assert marks_of([Hit(0, 3, "part", (1,)), Hit(0, 3, "full", (2,))])[0].part == "full"
+    assert merge_hits([Hit(0, 3, "part", (1,)), Hit(0, 3, "full", (2,))])[0].part == "full"
 
 
 HOSPITAL = [
@@ -142,7 +142,9 @@ FINDER = NameFinder(listed_names(REPORT.table))
 
 @pytest.fixture(scope="module")
 def view() -> DocumentView:
-    found = document_view({"hospital": HOSPITAL, "general": GENERAL}, report=REPORT, names=FINDER)
+    found = make_document_view(
+        {"hospital": HOSPITAL, "general": GENERAL}, report=REPORT, names=FINDER
+    )
     assert found is not None
     return found
 
@@ -158,11 +160,11 @@ def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> N
         "flagged": (out, 0),
     }
     assert view.hospital.share("candidate").n_total == len(view) == N
-    assert [model.who for model in view.models] == ["hospital", "general"]
+    assert [model.role for model in view.models] == ["hospital", "general"]
     assert [HOSPITAL[0][m.start : m.end] for m in view.hospital.marks(0)] == ["Sophia3 Wright3"]
     assert view.general.marks(1)[0].part == "full"
     assert view.general.texts == (*GENERAL, "")  # a missing one is empty
-    assert document_view({}, report=REPORT, names=FINDER) is None
+    assert make_document_view({}, report=REPORT, names=FINDER) is None
 
 
 @pytest.mark.parametrize(
@@ -201,7 +203,7 @@ FOUND = "She was seen by Dr. Barbara Hutchinson; the abdomen is soft."
 
 def test_a_search_passes_over_names_that_are_found_and_not_listed_as_well() -> None:
     documents = {"hospital": [FOUND, "soft"], "general": ["nothing"] * 2}
-    view = document_view(documents, report=REPORT, names=FINDER)
+    view = make_document_view(documents, report=REPORT, names=FINDER)
     assert view is not None
     for text, hidden, revealed in (
         ("hutch", [], [0]),
@@ -216,7 +218,9 @@ def test_a_search_passes_over_names_that_are_found_and_not_listed_as_well() -> N
 
 def test_a_search_of_masked_texts_has_a_limit_and_says_so() -> None:
     many = ["the abdomen is soft"] * (MAX_SEARCHED - 1) + ["soft and tender"] * 2
-    view = document_view({"hospital": many, "general": ["nothing"]}, report=REPORT, names=FINDER)
+    view = make_document_view(
+        {"hospital": many, "general": ["nothing"]}, report=REPORT, names=FINDER
+    )
     assert view is not None
     with pytest.raises(AuditError, match="names are masked"):
         select_documents(view, wish=DocumentWish(text="soft"))
@@ -239,7 +243,7 @@ def test_a_search_of_passages_passes_over_masked_names() -> None:
         ("", [1, 2], [1, 2]),
     ):
         for how, wanted in (({"masking": masking}, hidden), ({}, revealed)):
-            rows = listed_passages(inspection, table=report.table, text=text, **how)
+            rows = select_passages(inspection, table=report.table, text=text, **how)
             assert [number for number, *_ in rows] == wanted, (text, how)
 
 
@@ -252,11 +256,11 @@ def test_passages_are_listed_with_their_owner() -> None:
     )
     report = make_report(2)
     inspection = make_inspection(report, passages=passages)
-    assert listed_passages(inspection, table=report.table) == [
+    assert select_passages(inspection, table=report.table) == [
         (1, passages[0], 2),
         (2, passages[1], 7),
         (3, passages[2], None),
         (4, passages[3], None),
     ]
-    found = listed_passages(inspection, table=report.table, text="IS 50")
+    found = select_passages(inspection, table=report.table, text="IS 50")
     assert found == [(1, passages[0], 2)]

@@ -25,7 +25,7 @@ from audit.report.html import (
     report_html,
     score_strip,
 )
-from audit.report.name_table import NAME_FORMS, KindScores, strongest_names
+from audit.report.name_table import NAME_FORMS, KindScores, select_strongest_names
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.tables import decimal, percent, percent_interval
@@ -111,7 +111,7 @@ def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: An
     names = make_special_names()
     roles = make_report(2, names=replace(names, role=(HOSTILE, *names.role[1:])))
     own, other = make_reference_reports("general", HOSTILE)
-    beside = [compare_audits(own, other=other)]
+    beside = [compare_audits(own, other_report=other)]
     for one, choice, references, n in (
         (report, ReportChoice(names=form, decision=decision), [], 5),
         (roles, ReportChoice(), [], 1),
@@ -137,7 +137,7 @@ def test_the_numbers_are_the_reports(report: AuditReport) -> None:
         words[f"method_score_{report.fixed_score}"],
         words["method_p"].format(min_controls=MIN_CONTROLS),
     ]
-    for name, stratum in report.measures.shown.items():
+    for name, stratum in report.measures.table_strata.items():
         told += [" / ".join(map(str, rule.confusion.four)) for rule in stratum.rules.values()]
         told += [decimal(ranking.auc.value) for ranking in report.headline(name).values()]
     for one in report.mentions:
@@ -145,7 +145,7 @@ def test_the_numbers_are_the_reports(report: AuditReport) -> None:
         told.append(f"{one.label}|{one.n_names}|{one.flagged.n_hits}|{share}")
     for role in report.details.roles:
         told += [decimal(role.auc.value), f"{role.flagged.n_hits} / {role.flagged.n_total}"]
-    for name in strongest_names(report.table).itertuples():
+    for name in select_strongest_names(report.table).itertuples():
         told += [name.number, f"{name.q:.4f}"]
     assert [one for one in told if one not in text] == []
 
@@ -172,7 +172,7 @@ def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) 
     assert other.digest[:12] in beside and other.digest[:12] not in alone
     assert "The other scenario has not been run" in alone
     own, third = make_reference_reports("general", "on-other-names")
-    view = [compare_audits(own, other=third)]
+    view = [compare_audits(own, other_report=third)]
     text, words = shown(own, more={"references": view}), catalogue("en", "report")
     aucs = [one.difference for one in view[0].aucs if one.stratum != "all"]
     told = [
@@ -205,7 +205,7 @@ def test_without_truth_or_a_leak_it_says_so() -> None:
     blind = make_report(2, has_truth=False)
     assert "there are no rates and no confusion tables" in shown(blind)
     many = blind.changed(names={name: column * 4 for name, column in blind.names.items()})
-    n = len(strongest_names(many.table))
+    n = len(select_strongest_names(many.table))
     assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in shown(many)
 
 

@@ -20,18 +20,18 @@ from audit.report.name_table import (
     FACETS,
     NUMBERS,
     Wish,
-    among_controls,
     block_mean,
-    fitting_passages,
+    find_row,
+    format_name,
     is_number,
     kind_scores,
-    masked_name,
-    row_of,
-    select,
-    shown_name,
-    strongest_names,
+    list_fitting_passages,
+    mask_name,
+    place_among_controls,
+    select_names,
+    select_strongest_names,
 )
-from audit.report.report import AuditReport, compared_scores
+from audit.report.report import AuditReport, select_compared_scores
 from audit.stats import Rate
 from audit.text import fold_name
 from tests.pages.make_reports import N_PER_KIND, make_inspection, make_report, make_special_names
@@ -107,21 +107,21 @@ def test_canaries_are_kinds_of_their_own_and_in_no_table_of_patients() -> None:
     assert shown["kind"].cat.categories.tolist() == list(dict.fromkeys(kinds))
     assert shown.loc[shown["is_control"], "kind"].unique().tolist() == ["easy", "hard"]
     assert shown["stands_out"][72:].any()
-    assert set(strongest_names(shown)["kind"]) == {"member"}
+    assert set(select_strongest_names(shown)["kind"]) == {"member"}
     flags = shown["stands_out"][24:72]
     assert made.controls_flagged == Rate(int(flags.sum()), 48)
 
 
 def test_the_strongest_names_are_members_by_q_then_score() -> None:
     made = make_report(2)
-    strongest = list(strongest_names(made.table).itertuples())
+    strongest = list(select_strongest_names(made.table).itertuples())
     out = [i for i in range(N_PER_KIND) if made.names["q_value"][i] <= 0.2]
     wanted = sorted(out, key=lambda i: (made.names["q_value"][i], -made.names["score"][i]))
     assert [name.Index for name in strongest] == wanted
     assert made.verdict.worth_a_look == Rate(len(wanted), N_PER_KIND)
     n_flagged = made.names["decision"][:N_PER_KIND].count("flagged")
     assert made.verdict.flagged == Rate(n_flagged, N_PER_KIND)
-    assert strongest_names(make_report(2, leak=0.0).table).empty
+    assert select_strongest_names(make_report(2, leak=0.0).table).empty
 
 
 def test_scores_by_kind_hold_what_can_be_drawn() -> None:
@@ -179,7 +179,7 @@ def test_the_choice_is_that_of_a_slow_loop(
     chosen: dict[str, list[str]], text: str, sort: str, is_descending: bool, is_revealed: bool
 ) -> None:
     wish = Wish({f: tuple(c) for f, c in chosen.items()}, text, sort, is_descending, is_revealed)
-    assert select(table(), wish=wish).index.tolist() == slow_select(table(), wish)
+    assert select_names(table(), wish=wish).index.tolist() == slow_select(table(), wish)
 
 
 def test_a_number_is_the_row_of_the_own_file() -> None:
@@ -188,15 +188,15 @@ def test_a_number_is_the_row_of_the_own_file() -> None:
     shown = made.changed(names={**made.names, "file_row": rows}).table
     assert shown["number"].tolist()[:3] == ["P-0004", "L-0001", "P-0006"]
     for text, wanted in (("P-0004", [0]), ("p4", [0]), ("4", [0]), ("L-1", [1]), ("1", [1])):
-        assert select(shown, wish=Wish(text=text)).index.tolist() == wanted
+        assert select_names(shown, wish=Wish(text=text)).index.tolist() == wanted
 
 
 def test_a_column_and_a_row_that_are_none_are_refused() -> None:
     with pytest.raises(ValueError, match="no such column"):
-        select(table(), wish=Wish(sort="first"))
-    assert row_of(table(), "3") == 3
+        select_names(table(), wish=Wish(sort="first"))
+    assert find_row(table(), "3") == 3
     for text in ("", "-1", "99999", "3.0", "٣", "<b>", "1" * 40):
-        assert row_of(table(), text) is None
+        assert find_row(table(), text) is None
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_a_column_and_a_row_that_are_none_are_refused() -> None:
     ],
 )
 def test_a_name_in_each_form(first: str, last: str, masked: str, full: str) -> None:
-    assert masked_name(first, last) == masked
-    assert shown_name("P-0001", first, last, form="masked") == masked
-    assert shown_name("P-0001", first, last, form="full").replace(" ", "") == full.replace(" ", "")
-    assert shown_name("P-0001", first, last, form="pseudonyms") == "P-0001"
+    assert mask_name(first, last) == masked
+    assert format_name("P-0001", first, last, form="masked") == masked
+    assert format_name("P-0001", first, last, form="full").replace(" ", "") == full.replace(" ", "")
+    assert format_name("P-0001", first, last, form="pseudonyms") == "P-0001"
 
 
 def test_other_forms_take_away_what_would_give_a_name_back() -> None:
@@ -264,7 +264,7 @@ def test_the_share_below_agrees_with_the_p_value() -> None:
     )
     pool = controls[lengths == 2]
     for row, name in shown.iterrows():
-        among = among_controls(name["score"], threshold=name["threshold"], controls=pool)
+        among = place_among_controls(name["score"], threshold=name["threshold"], controls=pool)
         assert among is not None
         assert (1 + 300 - among.below.n_hits) / (1 + 300) == pytest.approx(p[row])
         assert (among.position, among.threshold) == (name["score"], name["threshold"])
@@ -285,7 +285,7 @@ def test_a_name_is_compared_with_the_controls_of_its_source(source: ControlSourc
     report = make_report(2, names=names, control_source=source)
     inspection = make_inspection(report)
     rows = [0, 30, 30 + n]
-    compared = [compared_scores(report, inspection, row=row) for row in rows]
+    compared = [select_compared_scores(report, inspection, row=row) for row in rows]
     if source in OF_HOSPITAL:
         assert [len(one) for one in compared] == [n, n - 1, n]
         for row, scores in zip(rows, compared, strict=True):
@@ -298,17 +298,17 @@ def test_a_name_is_compared_with_the_controls_of_its_source(source: ControlSourc
 def test_a_score_that_is_missing_or_alone_has_its_place() -> None:
     scores = np.array([0.0, 0.0, 1e-6, 1e-4, np.nan])
     for score, n_below in ((1e-5, 3), (0.0, 0), (math.nan, 0)):
-        among = among_controls(score, threshold=1e-3, controls=scores)
+        among = place_among_controls(score, threshold=1e-3, controls=scores)
         assert among is not None
         assert among.position == pytest.approx(score, nan_ok=True)
         assert (int(among.counts.sum()), among.threshold) == (4, 1e-3)
         assert (among.edges[0], among.edges[-1]) == pytest.approx((0, 1e-3))
         assert among.below == Rate(n_below, 4)
-    alone = among_controls(2.0, threshold=math.inf, controls=np.full(3, 2.0))
+    alone = place_among_controls(2.0, threshold=math.inf, controls=np.full(3, 2.0))
     assert alone is not None
     assert (alone.edges[0], alone.edges[-1], alone.threshold) == (1.5, 2.5, math.inf)
     for none in (np.zeros(0), np.full(3, np.nan)):
-        assert among_controls(0.0, threshold=1.0, controls=none) is None
+        assert place_among_controls(0.0, threshold=1.0, controls=none) is None
 
 
 def test_a_revealed_name_is_found_by_its_words_in_any_order() -> None:
@@ -326,7 +326,7 @@ def test_a_revealed_name_is_found_by_its_words_in_any_order() -> None:
         ("Anna Berg", []),
         ("DE LA", [1]),
     ):
-        found = select(shown, wish=Wish(text=text, is_revealed=True))
+        found = select_names(shown, wish=Wish(text=text, is_revealed=True))
         assert found.index.tolist() == wanted
 
 
@@ -334,7 +334,7 @@ def test_passages_say_whose_they_are() -> None:
     shown = make_report(2).table
     wanted = {0: [True, False, None], 1: [False, True, None], 2: [False, False, None]}
     for row, whose in wanted.items():
-        found = fitting_passages(
+        found = list_fitting_passages(
             PASSAGES, places=[2, 0, -1, 1], ratios=[3.0, 2.0, math.nan, 1.0], name=shown.loc[row]
         )
         assert [(one.place, one.passage, one.log_ratio, one.is_own) for one in found] == [

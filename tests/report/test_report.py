@@ -21,14 +21,14 @@ from audit.report.report import (
     AuditReport,
     Inspection,
     KeptAudit,
-    best_passages,
     choose_audit,
     estimate,
+    find_best_passages,
+    find_other_scenario,
+    find_reference_audits,
     keep_inspection,
     kept_audit,
-    kept_inspection,
-    other_scenario,
-    same_but_reference,
+    read_inspection,
 )
 from audit.stats import auc, wilson
 from cache.store import Store
@@ -69,7 +69,7 @@ def report_of(**changes: Any) -> AuditReport:
         notes=["A sentence."],
         made={"at": "2020-01-01"},
     )
-    return AuditReport.of(**{**parts, **changes})
+    return AuditReport.from_parts(**{**parts, **changes})
 
 
 def test_a_report_survives_json_and_back() -> None:
@@ -110,8 +110,8 @@ def test_what_a_report_leaves_out_is_nan() -> None:
 def test_what_a_report_says_of_its_parts() -> None:
     report = make_report(2, names=make_special_names())
     fixed, easy = report.fixed_score, report.measures.strata["easy"]
-    assert list(report.measures.shown) == ["easy", "hard"]
-    judged = [(judges, rule) for rule, judges, _ in easy.judged(fixed)]
+    assert list(report.measures.table_strata) == ["easy", "hard"]
+    judged = [(judges, rule) for rule, judges, _ in easy.yield_rules(fixed)]
     assert judged == [
         ("hospital", "difference_above_zero"),
         ("held_out", fixed),
@@ -140,7 +140,7 @@ def test_what_a_report_says_of_its_parts() -> None:
         f"名簿の {n} 名のうち {k} 名が対照から際立っています。"
     )
     assert " %" not in verdict.facts("en") + verdict.facts("ja")
-    assert [verdict.now("en"), verdict.now("ja")] == list(verdict.what_now.values())
+    assert [verdict.next_step("en"), verdict.next_step("ja")] == list(verdict.what_now.values())
 
 
 LINKING = {
@@ -227,7 +227,7 @@ TWIN = replace(OLD, digest="aaaa" + "0" * 60)
 def test_a_link_or_none_leads_to_an_audit(
     wanted: str, kept: list[KeptAudit], demo: str, found: KeptAudit | None
 ) -> None:
-    assert choose_audit(wanted, kept=kept, demo={"masked_lm": demo} if demo else {}) == found
+    assert choose_audit(wanted, audits=kept, demo={"masked_lm": demo} if demo else {}) == found
 
 
 def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_own_audit() -> None:
@@ -235,10 +235,10 @@ def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_ow
     foreign = line("e", scenario=1, hospital="x", at="2026-03-01")
     made_up = line("f", scenario=1, at="2026-05-01", is_demo=True)
     kept = [OLD, NEW, one, two, foreign, made_up]
-    assert other_scenario(OLD, kept=kept) == two
-    assert other_scenario(foreign, kept=kept) is None
-    assert other_scenario(OLD, kept=[OLD, made_up]) is None
-    assert other_scenario(DEMO, kept=[DEMO, one, made_up]) == made_up
+    assert find_other_scenario(OLD, audits=kept) == two
+    assert find_other_scenario(foreign, audits=kept) is None
+    assert find_other_scenario(OLD, audits=[OLD, made_up]) is None
+    assert find_other_scenario(DEMO, audits=[DEMO, one, made_up]) == made_up
 
 
 def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_model() -> None:
@@ -262,8 +262,8 @@ def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_mo
         make_report(2, leak=2.0),
     ]
     kept = [kept_audit(report) for report in reports]
-    assert same_but_reference(kept[0], kept=kept) == (kept[1],)
-    assert same_but_reference(kept[4], kept=kept) == () and kept[4].family == ""
+    assert find_reference_audits(kept[0], audits=kept) == (kept[1],)
+    assert find_reference_audits(kept[4], audits=kept) == () and kept[4].family == ""
 
 
 # --- what is kept beside a report ---
@@ -271,11 +271,11 @@ def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_mo
 
 def test_the_best_passages_are_found_by_hand() -> None:
     ratio = np.array([[1.0, np.nan], [3.0, np.nan], [2.0, -1.0]])
-    rows, ratios = best_passages(ratio)
+    rows, ratios = find_best_passages(ratio)
     assert rows.tolist() == [[1, 2, 0], [2, -1, -1]]
     np.testing.assert_array_equal(ratios, [[3, 2, 1], [-1, math.nan, math.nan]])
     for n, wanted in ((0, 0), (50, 10)):
-        assert best_passages(np.zeros((n, 5)))[1].shape == (5, wanted)
+        assert find_best_passages(np.zeros((n, 5)))[1].shape == (5, wanted)
 
 
 def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path: Path) -> None:
@@ -286,9 +286,9 @@ def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path
     )
     made: Inspection = make_inspection(make_report(2), passages=passages)
     with Store(tmp_path / "results") as store:
-        assert kept_inspection("d", store=store) is None
+        assert read_inspection("d", store=store) is None
         keep_inspection("d", made, store=store)
-        found = kept_inspection("d", store=store)
+        found = read_inspection("d", store=store)
         assert found is not None and found.passages == passages
         for name in vars(made).keys() - {"passages"}:
             assert np.array_equal(getattr(found, name), getattr(made, name), equal_nan=True), name
@@ -297,4 +297,4 @@ def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path
         arrays = {k: v for k, v in stored.arrays.items() if k != "hospital"}
         store.put("inspection/e", arrays=arrays, meta=stored.meta)
         store.put("inspection/f", arrays=stored.arrays, meta={"passages": [{"left": 1}]})
-        assert kept_inspection("e", store=store) is kept_inspection("f", store=store) is None
+        assert read_inspection("e", store=store) is read_inspection("f", store=store) is None

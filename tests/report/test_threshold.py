@@ -13,17 +13,17 @@ from audit.attack.scores import list_scores
 from audit.report.threshold import (
     RankedNames,
     ScoreAxis,
-    at_threshold,
-    calibration,
-    drawn,
-    first_threshold,
+    apply_threshold,
+    choose_first_threshold,
+    find_useful_thresholds,
+    fit_to_axes,
+    list_score_codes,
+    list_strata,
+    make_calibration,
+    make_roc_view,
     predictive_value,
-    ranked_names,
+    rank_names,
     read_threshold,
-    roc_view,
-    score_codes,
-    strata_of,
-    useful_thresholds,
 )
 from audit.stats import Estimate, Rate, bootstrap_ranking
 from tests.pages.make_reports import N_PER_KIND, make_report, make_special_names
@@ -50,7 +50,7 @@ def named(
 
 def test_counts_by_hand_are_strict_and_leave_out_what_has_no_score() -> None:
     names = named([3, 2, 1, 2, 0, math.nan], [True, True, True, False, False, False])
-    view = at_threshold(names, threshold=2, prevalence=0.1)
+    view = apply_threshold(names, threshold=2, prevalence=0.1)
     assert view.counts is not None
     assert (view.counts.tp, view.counts.fn, view.counts.fp, view.counts.tn) == (1, 2, 0, 2)
     assert (view.n_not_scored, view.flagged, view.prevalence) == (1, Rate(1, 5), 0.1)
@@ -76,17 +76,17 @@ def test_useful_thresholds_by_hand() -> None:
         [*map(float, range(200)), *members], [False] * 200 + [True] * 4, q=q, critical=250.0
     )
     # FPR: 198 and 199 above it, 2 of 200; Youden: all members at an FPR of 1 %.
-    found = useful_thresholds(names)
+    found = find_useful_thresholds(names)
     assert list(found.items()) == [("fpr", 197.0), ("fdr", 250.0), ("youden", 197.0), ("paper", 0)]
-    assert first_threshold(found) == 250.0
-    assert first_threshold({**found, "fdr": math.nan}) == 197.0
-    assert first_threshold(dict.fromkeys(found, math.nan) | {"paper": 0.0}) == 0.0
+    assert choose_first_threshold(found) == 250.0
+    assert choose_first_threshold({**found, "fdr": math.nan}) == 197.0
+    assert choose_first_threshold(dict.fromkeys(found, math.nan) | {"paper": 0.0}) == 0.0
     few = named([1, 2, 3], [True, False, False])  # nobody stands out; 2 controls resolve no 1 %
     endless = named([1, 2, 3], [True, False, False], q=[0.01, 1, 1], critical=math.inf)
     for names in (few, endless):
-        found = useful_thresholds(names)
+        found = find_useful_thresholds(names)
         assert math.isnan(found["fpr"]) and math.isnan(found["fdr"])
-    blind = useful_thresholds(ranked_names(BLIND, score=BLIND.fixed_score))
+    blind = find_useful_thresholds(rank_names(BLIND, score=BLIND.fixed_score))
     assert math.isnan(blind["youden"])
     assert read_threshold("1e-3") == 0.001
     assert all(math.isnan(read_threshold(text)) for text in ("", "x", "inf", "nan"))
@@ -95,38 +95,38 @@ def test_useful_thresholds_by_hand() -> None:
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
     report = REPORTS[scenario]
-    codes = score_codes(report)
+    codes = list_score_codes(report)
     columns = {kind.name: kind.column or kind.name for kind in list_scores(scenario)}
     general = {1: "general_product", 2: "general_mean_log"}[scenario]
     columns |= {GENERAL_ALONE: general, "popularity": "popularity"}
     assert (codes[0], codes[-2:]) == (report.fixed_score, (GENERAL_ALONE, "popularity"))
     assert set(codes[:-2]) <= set(report.measures.strata["all"].scores)
     assert len(set(codes)) == len(codes) >= 7
-    assert strata_of(report) == ("all", "easy", "hard")
+    assert list_strata(report) == ("all", "easy", "hard")
     for code in codes:
-        for stratum in strata_of(report):
-            names = ranked_names(report, score=code, stratum=stratum)
+        for stratum in list_strata(report):
+            names = rank_names(report, score=code, stratum=stratum)
             measured = report.measures.strata[stratum]
             assert int(names.names["is_member"].sum()) == measured.n_members
             assert int((~names.names["is_member"]).sum()) == measured.n_controls
             kinds = ["member", "easy", "hard"] if stratum == "all" else ["member", stratum]
             wanted = report.table.loc[report.table["kind"].isin(kinds), columns[code]]
             assert np.array_equal(names.names["value"], wanted, equal_nan=True)
-            for useful in useful_thresholds(names).values():
+            for useful in find_useful_thresholds(names).values():
                 place = names.axis.place_of(useful) if not math.isnan(useful) else names.axis.low
                 assert names.axis.low <= place <= names.axis.high
     with pytest.raises(ValueError, match="no such"):
-        ranked_names(report, score="evil")
+        rank_names(report, score="evil")
 
 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_the_q_threshold_flags_exactly_the_names_that_stand_out(scenario: int) -> None:
     """Members by their q; controls are asked at the members' threshold, not by a q of their own."""
     report = REPORTS[scenario]
-    names = ranked_names(report, score=report.fixed_score)
-    threshold = useful_thresholds(names)["fdr"]
+    names = rank_names(report, score=report.fixed_score)
+    threshold = find_useful_thresholds(names)["fdr"]
     assert (names.names["value"] > threshold).tolist() == report.stands_out
-    view = at_threshold(names, threshold=threshold, prevalence=0.01)
+    view = apply_threshold(names, threshold=threshold, prevalence=0.01)
     assert view.counts is not None
     assert view.counts.tp == report.verdict.n_flagged > 0
     assert view.counts.fp == sum(report.stands_out) - view.counts.tp
@@ -137,24 +137,24 @@ def test_an_audit_without_a_leak_has_no_q_threshold_and_one_unjudged_name_does_n
 ):
     quiet = make_report(2, leak=0.0)
     assert quiet.verdict.state != "leak_found" and not any(quiet.stands_out)
-    names = ranked_names(quiet, score=quiet.fixed_score)
-    assert math.isnan(useful_thresholds(names)["fdr"])
+    names = rank_names(quiet, score=quiet.fixed_score)
+    assert math.isnan(find_useful_thresholds(names)["fdr"])
     report = REPORTS[2]
     changed = {"q_value": None, "threshold": "inf", "decision": "not judged"}
     cells = {key: [value, *report.names[key][1:]] for key, value in changed.items()}
     fewer = report.changed(names={**report.names, **cells})
-    found = useful_thresholds(ranked_names(fewer, score=fewer.fixed_score))
+    found = find_useful_thresholds(rank_names(fewer, score=fewer.fixed_score))
     assert found["fdr"] == report.names["threshold"][1] < math.inf
 
 
 def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
-    names = ranked_names(BLIND, score=BLIND.fixed_score)
-    view = at_threshold(names, threshold=-math.inf, prevalence=0.01)
+    names = rank_names(BLIND, score=BLIND.fixed_score)
+    view = apply_threshold(names, threshold=-math.inf, prevalence=0.01)
     assert (view.counts, view.flagged) == (None, Rate(BLIND.n_names, BLIND.n_names))
     assert math.isnan(view.f1.value) and math.isnan(view.ppv.value)
-    assert not len(roc_view(names).fpr)
-    assert strata_of(BLIND) == ("all",) and calibration(BLIND) is None
-    assert score_codes(BLIND) == (BLIND.fixed_score, GENERAL_ALONE, "popularity")
+    assert not len(make_roc_view(names).fpr)
+    assert list_strata(BLIND) == ("all",) and make_calibration(BLIND) is None
+    assert list_score_codes(BLIND) == (BLIND.fixed_score, GENERAL_ALONE, "popularity")
 
 
 def test_a_logarithmic_axis_has_a_place_for_zero_and_comes_back() -> None:
@@ -168,7 +168,7 @@ def test_a_logarithmic_axis_has_a_place_for_zero_and_comes_back() -> None:
 
 def test_axes_hold_their_scores_and_the_papers_threshold() -> None:
     scores = REPORTS[1].table["hospital_product"]
-    axis = ranked_names(REPORTS[1], score="product").axis
+    axis = rank_names(REPORTS[1], score="product").axis
     logs = np.log10(scores[scores > 0])
     assert (axis.is_log, axis.low, axis.high) == (
         True,
@@ -182,13 +182,13 @@ def test_axes_hold_their_scores_and_the_papers_threshold() -> None:
         "score": [abs(x) + 1 for x in names["score"]],
     }
     for changed, low in ((names, min(names["score"])), (positive, 0.0)):
-        axis = ranked_names(REPORTS[2].changed(names=changed), score="residual").axis
+        axis = rank_names(REPORTS[2].changed(names=changed), score="residual").axis
         high = max(changed["score"])
         margin = (high - low) / 50
         assert (axis.low, axis.high) == pytest.approx((low - margin, high + margin))
     nothing = REPORTS[2].changed(names={**names, "residual": [None] * 72, "score": [None] * 72})
-    assert ranked_names(nothing, score="residual").axis == ScoreAxis(False, -1.0, 1.0)
-    assert ranked_names(nothing, score="popularity").axis == ScoreAxis(True, -1.0, 0.0)
+    assert rank_names(nothing, score="residual").axis == ScoreAxis(False, -1.0, 1.0)
+    assert rank_names(nothing, score="popularity").axis == ScoreAxis(True, -1.0, 0.0)
 
 
 @pytest.mark.parametrize("n_controls", [24, 400])
@@ -196,7 +196,7 @@ def test_the_curve_is_the_tpr_at_each_fpr(n_controls: int) -> None:
     rng = np.random.default_rng(1)
     values = [*rng.normal(1, 1, 60).round(1), *rng.normal(0, 1, n_controls).round(1)]
     truth = [True] * 60 + [False] * n_controls
-    view = roc_view(named(values, truth))
+    view = make_roc_view(named(values, truth))
     assert (view.fpr[0], view.fpr[-1], view.tpr[-1]) == (0, 1, 1)
     assert (view.n_members, view.n_controls) == (60, n_controls)
     assert len(view.fpr) == 25 if n_controls == 24 else 60 < len(view.fpr) <= 121
@@ -210,7 +210,7 @@ def test_the_band_is_that_of_a_bootstrap_over_names() -> None:
     rng = np.random.default_rng(2)
     values = [*rng.normal(1, 1, 80), *rng.normal(0, 1, 100)]
     truth = [True] * 80 + [False] * 100
-    view = roc_view(named(values, truth))
+    view = make_roc_view(named(values, truth))
     slow = bootstrap_ranking(values, truth, seed=3, fprs=(0.1, 0.5), n_replicates=4000)
     for fpr, estimate in slow.tpr_at_fpr:
         at = int(np.flatnonzero(view.fpr == fpr)[0])
@@ -218,13 +218,13 @@ def test_the_band_is_that_of_a_bootstrap_over_names() -> None:
         assert (view.low[at], view.high[at]) == pytest.approx(
             (estimate.low, estimate.high), abs=0.03
         )
-    sure = roc_view(named([5, 6, 7, 1, 2, 3], [True] * 3 + [False] * 3))
+    sure = make_roc_view(named([5, 6, 7, 1, 2, 3], [True] * 3 + [False] * 3))
     assert sure.tpr.tolist() == [1, 1, 1, 1] and sure.low[0] < 0.5  # not called certain
 
 
 def test_the_controls_p_values_by_hand() -> None:
     report = make_report(2, names=make_special_names(4))
-    found = calibration(report)
+    found = make_calibration(report)
     assert found is not None
     p = sorted(report.names["p_value"][24:72])
     assert (found.p.tolist(), found.n_controls) == (p, 2 * N_PER_KIND)
@@ -232,26 +232,26 @@ def test_the_controls_p_values_by_hand() -> None:
     assert found.n_low == sum(x <= 0.05 for x in p)
     assert found.half_width == pytest.approx(0.1358 * math.sqrt(100 / 48), abs=2e-4)
     many = REPORTS[2].changed(names={k: v * 20 for k, v in REPORTS[2].names.items()})
-    few = calibration(many)
+    few = make_calibration(many)
     assert few is not None and (len(few.p), few.n_controls) == (300, 960)
 
 
 def test_curves_rise_from_zero_or_from_half_of_what_the_list_resolves() -> None:
     codes = ("residual", GENERAL_ALONE)
-    curves = [roc_view(ranked_names(REPORTS[2], score=code, stratum="hard")) for code in codes]
-    shown, floor = drawn(curves, is_log=True)
+    curves = [make_roc_view(rank_names(REPORTS[2], score=code, stratum="hard")) for code in codes]
+    shown, floor = fit_to_axes(curves, is_log=True)
     assert floor == (0.5 / N_PER_KIND, 0.5 / N_PER_KIND)
     for one, curve in zip(shown, curves, strict=True):
         assert one.fpr.tolist() == [max(x, floor[0]) for x in curve.fpr]
         assert one.low.tolist() == [max(y, floor[1]) for y in curve.low]
-    shown, floor = drawn(curves, is_log=False)
+    shown, floor = fit_to_axes(curves, is_log=False)
     assert floor == (0, 0)
     assert [(one.fpr[0], one.tpr[0], one.high[0]) for one in shown] == [(0, 0, 0)] * 2
     assert [one.tpr[1:].tolist() for one in shown] == [one.tpr.tolist() for one in curves]
 
 
 def test_the_band_of_honest_p_values_stays_between_0_and_1() -> None:
-    found = calibration(REPORTS[2])
+    found = make_calibration(REPORTS[2])
     assert found is not None
     x, low, high = found.band()
     assert x == sorted(x) and (x[0], x[-1]) == (0, 1)

@@ -15,7 +15,7 @@ import pytest
 from audit import access_log, cli
 from audit.attack.question import question_digest
 from audit.home import HOME_VARIABLE, results_dir
-from audit.report.decision import decide, kept_decision, sign
+from audit.report.decision import decide, read_decision, sign
 from audit.report.export import MANIFEST, bundle, bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.name_table import NAME_FORMS
@@ -45,7 +45,7 @@ def report(made: AuditReport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def bundled(report: AuditReport, **choice: Any) -> dict[str, bytes]:
     choice = ReportChoice(
-        decision=kept_decision(report.digest, store=Store(results_dir())), **choice
+        decision=read_decision(report.digest, store=Store(results_dir())), **choice
     )
     seal = access_log.log_seal()
     return bundle_files(report, choice=choice, documents=DOCUMENTS, seal=seal)
@@ -318,7 +318,7 @@ def test_the_decision_of_a_report_must_be_one_that_was_kept(
     report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(results_dir())
-    seen = kept_decision(report.digest, store=store)
+    seen = read_decision(report.digest, store=store)
     seen = decide(seen, recommendation="retrain", reasons="x", language="en", by="a", store=store)
     path = zipped(bundled(report), tmp_path / "report.zip")
     assert verified(path, capsys)["unchecked"] == []

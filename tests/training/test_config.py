@@ -15,10 +15,10 @@ from audit.training.config import (
     LossPoint,
     TrainSettings,
     append_point,
+    count_point_steps,
     cut_log,
-    largest_pass,
-    loss_curve,
-    point_every,
+    find_largest_pass,
+    make_loss_curve,
     read_losses,
 )
 
@@ -97,8 +97,8 @@ def test_steps_epochs_points_and_passes() -> None:
     assert s.steps_of_epochs(2, n_train_tokens=105) == 5
     assert s.steps_of_epochs(0.01, n_train_tokens=105) == 1
     assert TrainSettings(n_steps=7).steps(10**9) == 7
-    assert [point_every(n) for n in (1, 999, 1000, 1500, 10**6)] == [1, 1, 2, 3, 2000]
-    assert [largest_pass(n) for n in (1, 32, 37, 48, 64, 66)] == [1, 32, 1, 24, 32, 22]
+    assert [count_point_steps(n) for n in (1, 999, 1000, 1500, 10**6)] == [1, 1, 2, 3, 2000]
+    assert [find_largest_pass(n) for n in (1, 32, 37, 48, 64, 66)] == [1, 32, 1, 24, 32, 22]
 
 
 def test_the_log_of_losses(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def point(step: int, loss: float | None, held_out: float | None = None) -> LossP
 
 
 def test_few_points_are_drawn_as_they_are() -> None:
-    curve = loss_curve(
+    curve = make_loss_curve(
         [point(0, None, 7.0), point(5, 6.5), point(10, 6.0, 6.4)],
         n_steps=40,
         steps_per_epoch=4,
@@ -146,7 +146,7 @@ def test_few_points_are_drawn_as_they_are() -> None:
 
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=60))
 def test_the_average_is_that_of_pandas(values: list[float]) -> None:
-    curve = loss_curve([point(i, value) for i, value in enumerate(values)], n_steps=60)
+    curve = make_loss_curve([point(i, value) for i, value in enumerate(values)], n_steps=60)
     span = max(1.0, 0.05 * len(values))
     assert curve.smoothed == pytest.approx(pd.Series(values).ewm(span=span).mean(), abs=1e-9)
     assert curve.losses == tuple(values)
@@ -168,5 +168,5 @@ def test_the_state_of_a_training(
     values: tuple[float, ...], unigram: float | None, state: str
 ) -> None:
     points = [point(10 * i, None, value) for i, value in enumerate(values)]
-    curve = loss_curve(points, n_steps=100, unigram=unigram)
+    curve = make_loss_curve(points, n_steps=100, unigram=unigram)
     assert (curve.state, curve.steps, curve.smoothed) == (state, (), ())

@@ -25,12 +25,12 @@ from audit.training.tokens import (
     SpecialIds,
     Stream,
     TokenFile,
-    held_out,
-    masked_rows,
-    notes_digest,
-    prepared_sentences,
+    digest_notes,
+    draw_held_out,
+    mask_rows,
+    prepare_sentences,
+    read_or_make_tokens,
     split_notes,
-    tokenized,
 )
 from tests.models.make_models import make_bert, make_japanese_bert, make_roberta
 
@@ -76,7 +76,7 @@ def source(path: Path, *notes: dict[str, str] | str) -> NoteSource:
     ],
 )
 def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
-    assert prepared_sentences(text) == sentences
+    assert prepare_sentences(text) == sentences
 
 
 def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
@@ -90,7 +90,7 @@ def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
         "pain",
         "___",
     )
-    tokens = tokenized(notes, tokenizer, store=tmp_path / "t")
+    tokens = read_or_make_tokens(notes, tokenizer, store=tmp_path / "t")
     words = " ".join(tokenizer.convert_ids_to_tokens(tokens.ids.tolist()))
     assert words == (
         "pain in the pain . [SEP] john was [UNK] seen [UNK] [SEP] pain [SEP] pain [SEP]"
@@ -115,16 +115,18 @@ def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
 def test_every_kind_of_tokenizer_reads_sentences_one_by_one(tmp_path: Path) -> None:
     pytest.importorskip("fugashi")
     japanese = load_model(make_japanese_bert(tmp_path / "ja")).tokenizer
-    tokens = tokenized(source(tmp_path / "a", "患者は受診した。"), japanese, store=tmp_path / "t")
+    tokens = read_or_make_tokens(
+        source(tmp_path / "a", "患者は受診した。"), japanese, store=tmp_path / "t"
+    )
     words = japanese.convert_ids_to_tokens(tokens.ids.tolist())
     assert words == ["患者", "は", "受診", "し", "た", "。", "[SEP]"]
     roberta = load_model(make_roberta(tmp_path / "roberta")).tokenizer
     text = "John was seen by Dr. John for pain. The patient went home with John."
-    tokens = tokenized(source(tmp_path / "b", text), roberta, store=tmp_path / "t")
+    tokens = read_or_make_tokens(source(tmp_path / "b", text), roberta, store=tmp_path / "t")
     assert tokens.ids.tolist() == roberta(text, add_special_tokens=False)["input_ids"] + [2]
     large = load_model(make_bert(tmp_path / "large")).tokenizer
     large.add_tokens([f"word{i}" for i in range(70_000)])
-    tokens = tokenized(source(tmp_path / "c", "word69999"), large, store=tmp_path / "t")
+    tokens = read_or_make_tokens(source(tmp_path / "c", "word69999"), large, store=tmp_path / "t")
     assert tokens.ids.dtype == np.uint32
     assert tokens.ids.tolist() == [large.convert_tokens_to_ids("word69999"), SEP]
 
@@ -133,24 +135,24 @@ def test_kept_tokens_are_taken_again_until_something_changes(
     tmp_path: Path, tokenizer: Any
 ) -> None:
     notes, store = source(tmp_path / "n.jsonl", "pain in the john", "___"), tmp_path / "t"
-    first = tokenized(notes, tokenizer, store=store)
+    first = read_or_make_tokens(notes, tokenizer, store=store)
     (made,) = store.iterdir()
     made_at = made.stat().st_ino
-    assert tokenized(notes, tokenizer, store=store).digest() == first.digest()
+    assert read_or_make_tokens(notes, tokenizer, store=store).digest() == first.digest()
     assert made.stat().st_ino == made_at
     for name, damage in (("tokens.bin", b"cut"), ("places.npz", None), ("places.npz", b"[]")):
         (made / name).unlink()
         if damage:
             (made / name).write_bytes(damage)
-        again = tokenized(notes, tokenizer, store=store)
+        again = read_or_make_tokens(notes, tokenizer, store=store)
         assert (again.ids.tolist(), again.missing.tolist()) == (first.ids.tolist(), [1])
     other = source(tmp_path / "n.jsonl", "pain in the mary")
-    assert tokenized(other, tokenizer, store=store).digest() != first.digest()
+    assert read_or_make_tokens(other, tokenizer, store=store).digest() != first.digest()
     cased = load_model(make_bert(tmp_path / "cased", lower_case=False)).tokenizer
-    tokenized(other, cased, store=store)
+    read_or_make_tokens(other, cased, store=store)
     assert len(list(store.iterdir())) == 3
     with pytest.raises(AuditCancelled):
-        tokenized(other, tokenizer, store=tmp_path / "none", should_stop=lambda: True)
+        read_or_make_tokens(other, tokenizer, store=tmp_path / "none", should_stop=lambda: True)
     assert list((tmp_path / "none").glob("*")) == []
 
 
@@ -161,10 +163,10 @@ def test_a_folder_of_texts_is_told_by_names_and_contents(tmp_path: Path) -> None
         file = file.rename(file.with_name(name)) if file.exists() else file
         file.write_text(text)
         (tmp_path / "notes" / "A" / "x.md").write_text(text)
-        found.add(notes_digest(tmp_path / "notes", on_bytes=counted.append))
+        found.add(digest_notes(tmp_path / "notes", on_bytes=counted.append))
     assert len(found) == 3 and counted == [4, 4, 5]
     with pytest.raises(AuditError, match="The notes cannot be read"):
-        notes_digest(tmp_path / "gone")
+        digest_notes(tmp_path / "gone")
 
 
 def tokens_of(notes: list[list[int]], *, groups: list[int] | None = None) -> TokenFile:
@@ -279,29 +281,29 @@ def test_what_is_held_out_is_spread_and_its_baseline_counts_what_is_trained_on()
     split = split_notes(tokens, share=0.5, seed=0)
     asked = TrainSettings(n_tokens=8, mask_share=0.3)
     special = SpecialIds(CLS, SEP, MASK, 9000)
-    measured = held_out(tokens, split, special=special, settings=asked)
+    measured = draw_held_out(tokens, split, special=special, settings=asked)
     assert measured is not None and measured.rows.ids.shape == (512, 8)
     rows = measured.rows.ids.copy()
     np.put_along_axis(rows, measured.rows.positions, measured.rows.targets, axis=1)
-    stream = Stream(tokens, split.held_out).at(np.arange(5000)).tolist()
+    stream = Stream(tokens, split.held_out).read_ids(np.arange(5000)).tolist()
     at = [stream.index(row[1]) if row[1] != SEP else None for row in rows.tolist()]
     # The first and the last of its 833 rows of 6, and 510 evenly between.
     assert (at[0], at[-1]) == (0, 832 * 6)
     assert {b - a for a, b in pairwise(at) if a is not None and b is not None} == {6, 12}
-    trained = Counter(Stream(tokens, split.train).at(np.arange(5000)).tolist())
+    trained = Counter(Stream(tokens, split.train).read_ids(np.arange(5000)).tolist())
     del trained[SEP]
     n = sum(trained.values()) + 9000
     targets = measured.rows.targets.ravel().tolist()
     by_hand = -sum(math.log((trained[one] + 1) / n) for one in targets) / len(targets)
     assert measured.unigram_loss == pytest.approx(by_hand, rel=1e-12)
     nobody = split_notes(tokens, share=0.0, seed=0)
-    assert held_out(tokens, nobody, special=special, settings=asked) is None
+    assert draw_held_out(tokens, nobody, special=special, settings=asked) is None
 
 
 def test_of_the_asked_80_percent_are_masked_10_replaced_10_kept() -> None:
     rows = np.tile(np.concatenate([[CLS], np.arange(6, 36), [SEP]]), (2000, 1))
     special = SpecialIds(CLS, SEP, MASK, 40)
-    found = masked_rows(rows, special=special, share=0.15, rng=np.random.default_rng(0))
+    found = mask_rows(rows, special=special, share=0.15, rng=np.random.default_rng(0))
     assert found.positions.shape == (2000, 5)
     assert (np.take_along_axis(rows, found.positions, axis=1) == found.targets).all()
     assert not np.isin(found.targets, [CLS, SEP]).any()

@@ -24,15 +24,15 @@ from audit.progress import Progress
 from audit.rng import generator
 from audit.training import loop
 from audit.training.config import read_losses
-from audit.training.masked_lm import same_sums, train
+from audit.training.masked_lm import fix_sum_order, train
 from audit.training.tokens import (
     Rows,
     SpecialIds,
     Stream,
-    held_out,
-    masked_rows,
+    draw_held_out,
+    mask_rows,
+    read_or_make_tokens,
     split_notes,
-    tokenized,
 )
 from audit.training.trainings import PretrainTask, TrainedModel
 from tests.models.make_models import make_bert, make_roberta
@@ -157,11 +157,11 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
     )
     s, result = order.settings, train(order)
     general = load_model(tmp_path / "general")
-    tokens = tokenized(
+    tokens = read_or_make_tokens(
         open_notes(tmp_path / "notes.jsonl"), general.tokenizer, store=tmp_path / "t"
     )
     split = split_notes(tokens, share=0.1, seed=0)
-    special = SpecialIds.of(general.tokenizer)
+    special = SpecialIds.from_tokenizer(general.tokenizer)
     rows = Rows(Stream(tokens, split.train), special, 14, 8, 0)
     model = BertForMaskedLM.from_pretrained(tmp_path / "general")
     groups = [
@@ -180,14 +180,14 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
         np.put_along_axis(labels, masked.positions, masked.targets, axis=1)
         return model(torch.from_numpy(masked.ids), labels=torch.from_numpy(labels)).loss
 
-    measured = held_out(tokens, split, special=special, settings=s)
+    measured = draw_held_out(tokens, split, special=special, settings=s)
     assert measured is not None
     with torch.no_grad():
         first = float(loss_of(measured.rows))
     losses = []
     for step in range(1, 7):
         rng = generator(0, "row masks", step)
-        loss = loss_of(masked_rows(rows.of_step(step), special=special, share=0.15, rng=rng))
+        loss = loss_of(mask_rows(rows.of_step(step), special=special, share=0.15, rng=rng))
         optimizer.zero_grad()
         loss.backward()
         losses.append(float(loss.detach()))
@@ -372,8 +372,8 @@ def test_numbers_and_sums_by_the_hardware(tmp_path: Path) -> None:
     assert pick_precision("bfloat16", device="cpu") == "bfloat16"
     assert pick_precision("auto", device="cpu") == "float32"
     asked = torch.are_deterministic_algorithms_enabled
-    with same_sums("cpu"):
+    with fix_sum_order("cpu"):
         assert not asked()
-    with same_sums("cuda"):
+    with fix_sum_order("cuda"):
         assert asked()
     assert not asked()

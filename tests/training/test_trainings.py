@@ -32,11 +32,11 @@ from audit.training.trainings import (
     PretrainTask,
     TrainingFacts,
     TrainingPlan,
+    choose_preset,
+    find_pair,
+    make_sibling_task,
     make_training_plan,
-    notes_load,
-    pair_of,
-    preset,
-    sibling_task,
+    measure_notes,
 )
 from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
@@ -83,10 +83,10 @@ def test_what_is_told_of_a_kept_training(parent: Path) -> None:
     folder = make_training(parent)
     told = folder / "training.json"
     facts = TrainingFacts.read(told.read_bytes(), where="x").with_(snapshots=(5, 10))
-    write_whole(told, facts.written())
+    write_whole(told, facts.to_bytes())
     (folder / "model-5").mkdir()
     later = make_training(parent, run_id="c" * 12, is_whole=False) / "training.json"
-    write_whole(later, facts.with_(created="2027-01-01T00:00:00+00:00").written())
+    write_whole(later, facts.with_(created="2027-01-01T00:00:00+00:00").to_bytes())
     new, old = MODELS.all()
     assert (new.run_id, new.is_whole, old.run_id, old.is_whole) == ("c" * 12, False, RUN, True)
     ends = (old.n_steps_done, old.loss, old.held_out, old.first_held_out, old.snapshots)
@@ -130,16 +130,16 @@ def test_the_load_by_hand(parent: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
     # mary was seen by dr jones .  (7) + [SEP]; a placeholder is dropped; an empty note is none.
     path = write("Mary was seen by Dr Jones.", "[**Name**] pain and pain for 1.", "")
-    assert notes_load(path, n_notes=3, model=parent) == NotesLoad(2, 8 + 7, is_exact=True)
+    assert measure_notes(path, n_notes=3, model=parent) == NotesLoad(2, 8 + 7, is_exact=True)
     write_listed(tmp_path, *range(5))
-    assert notes_load(path, n_notes=3, model=parent) == NotesLoad(2, 15, True, free_share=0.75)
+    assert measure_notes(path, n_notes=3, model=parent) == NotesLoad(2, 15, True, free_share=0.75)
     path = write(*["Mary was seen by Dr Jones."] * 100)
     monkeypatch.setattr(trainings, "SAMPLE_BYTES", path.stat().st_size // 10)
-    assert notes_load(path, n_notes=99, model=parent) == NotesLoad(99, 800, False, 0.75)
+    assert measure_notes(path, n_notes=99, model=parent) == NotesLoad(99, 800, False, 0.75)
     for line in ("{", "[]", '{"note": 1}', "7", None):
         path.write_text(f"{line}\n") if line else path.unlink()
         with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
-            notes_load(path, n_notes=1, model=parent)
+            measure_notes(path, n_notes=1, model=parent)
 
 
 def test_a_plan_by_hand() -> None:
@@ -161,9 +161,9 @@ def test_a_plan_by_hand() -> None:
 def test_presets_fit_the_model() -> None:
     short = summary(n_positions=64, hidden_size=256)
     row = TrainSettings(n_tokens=64)
-    assert preset("clinicalbert", parent=summary(), n_tokens=1) == TrainSettings()
-    assert preset("clinicalbert", parent=short, n_tokens=1) == row
-    assert preset("scratch", parent=short, n_tokens=1) == row.with_(
+    assert choose_preset("clinicalbert", parent=summary(), n_tokens=1) == TrainSettings()
+    assert choose_preset("clinicalbert", parent=short, n_tokens=1) == row
+    assert choose_preset("scratch", parent=short, n_tokens=1) == row.with_(
         from_scratch=True, learning_rate=1e-4
     )
     small = row.with_(
@@ -176,8 +176,8 @@ def test_presets_fit_the_model() -> None:
         checkpoint_every=50,
     )
     # 5,000 tokens are 80 rows of 62: 2.5 steps of 32 an epoch, 25 for ten.
-    assert preset("small", parent=short, n_tokens=5_000) == small
-    assert preset("small", parent=summary(), n_tokens=10**9) == small.with_(
+    assert choose_preset("small", parent=short, n_tokens=5_000) == small
+    assert choose_preset("small", parent=summary(), n_tokens=10**9) == small.with_(
         n_tokens=128,
         n_epochs=None,
         n_steps=2_000,
@@ -195,15 +195,15 @@ def test_the_parent_is_found_again_by_its_weights(
     make_bert(tmp_path / "a" / "general", seed=1)
     make_bert(tmp_path / "b" / "general", n_positions=32, scale=0.02)  # the parent's copy
     monkeypatch.setenv(VARIABLE, f"{tmp_path / 'a'}:{tmp_path / 'b'}")
-    assert pair_of(model, among=list_models())["general"] == "b/general"
+    assert find_pair(model, models=list_models())["general"] == "b/general"
     monkeypatch.setenv(VARIABLE, str(tmp_path / "a"))
-    assert pair_of(model, among=list_models())["general"] == ""
+    assert find_pair(model, models=list_models())["general"] == ""
 
 
 def run(order: dict[str, Any], said: list[str]) -> tuple[str, ...]:
     """Do what an order says, as a job does."""
     contact = Contact(listen=lambda *_: None, should_stop=lambda: False, say=said.append)
-    return task_class("pretrain").ordered(order).run(contact)
+    return task_class("pretrain").from_order(order).run(contact)
 
 
 def of_file(parent: Path, **changes: Any) -> PretrainTask:
@@ -332,20 +332,20 @@ def test_a_sibling_is_trained_by_the_recipe_of_a_model_on_other_names(parent: Pa
     said: list[str] = []
     (run_id,) = run(of_corpus(parent).question().order, said)
     hospital = MODELS.get(run_id)
-    order = sibling_task(hospital, general=parent)
+    order = make_sibling_task(hospital, general=parent)
     assert order.source == "other_names" and order.corpus_id == CORPUS_ID
     assert order.settings == hospital.facts.settings
-    fewer = sibling_task(hospital, general=parent, n_epochs=0.5)
+    fewer = make_sibling_task(hospital, general=parent, n_epochs=0.5)
     assert fewer.settings == hospital.facts.settings.with_(n_epochs=0.5)
     with pytest.raises(AuditError, match="a sibling may not have more"):
-        sibling_task(hospital, general=parent, n_epochs=1000.0)
+        make_sibling_task(hospital, general=parent, n_epochs=1000.0)
     other = make_bert(parent.with_name("other"), n_positions=32, scale=0.02, seed=5)
     with pytest.raises(AuditError, match="trained from another general model"):
-        sibling_task(hospital, general=other)
+        make_sibling_task(hospital, general=other)
     words = ["pretrain", "--general", str(parent), "--sibling-of", run_id, "--device", "cpu"]
     assert main([*words, "--json"]) == 0
     sibling = next(one for one in MODELS.all() if one.facts.source == "other_names")
     assert sibling.facts.settings == hospital.facts.settings and sibling.is_whole
     with pytest.raises(AuditError, match="not trained on the named notes"):
-        sibling_task(sibling, general=parent)
+        make_sibling_task(sibling, general=parent)
     assert main([*words, "--learning-rate", "1"]) == 2

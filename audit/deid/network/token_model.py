@@ -42,7 +42,7 @@ from audit.models.forward import Encoder, is_supported, use_exact_float32
 from audit.models.inspect import ModelFolder, open_folder, refuse_code_keys
 from audit.models.load import pick_device
 from audit.rng import torch_seed
-from audit.training.loop import own_tensors
+from audit.training.loop import copy_to_main_memory
 
 transformers: Any = importlib.import_module("transformers")
 NO_LIMIT = 1_000_000
@@ -295,7 +295,7 @@ def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False)
     module: Any = model.module
     tensors = {
         name: tensor.half() if is_halved and tensor.is_floating_point() else tensor.clone()
-        for name, tensor in own_tensors(module.state_dict()).items()
+        for name, tensor in copy_to_main_memory(module.state_dict()).items()
     }
     save_file(tensors, path / WEIGHTS, metadata={"format": "pt"})
     if isinstance(module, WordNet):

@@ -78,7 +78,7 @@ from audit.training.loop import (
     Learner,
     PointListener,
     adamw,
-    own_tensors,
+    copy_to_main_memory,
 )
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ class TokenLearner(Learner):
         bias, figures = self._choose_bias(self.token_model, biases=self._list_point_biases())
         if self._is_better(figures):
             with whole_folder(folder, replaces=True) as partial:
-                save_file(own_tensors(self.model.state_dict()), partial / _WEIGHTS)
+                save_file(copy_to_main_memory(self.model.state_dict()), partial / _WEIGHTS)
                 best = json.dumps({"step": step, "bias": bias, "f": figures["f"]})
                 (partial / _FIGURES).write_text(best, "ascii")
         return {name: figures[name] for name in ("precision", "recall", "f")}

@@ -228,7 +228,7 @@ def test_what_cannot_be_tuned_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(AuditError):
             TuningSettings(**changes)
     settings = TuningSettings(lora=Lora(rank=4), learning_rate=1e-3)
-    assert TuningSettings.read(settings.written(), where="x") == settings
+    assert TuningSettings.read(settings.to_bytes(), where="x") == settings
     rates = [
         case.highest_rate for case in (TuningSettings(), TuningSettings(lora=Lora()), settings)
     ]

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from audit.cli import called, parsed
+from audit.cli import call_command, parse_options
 from audit.deid.network.decode import END, cut_rows, find_placed_tokens, score_notes
 from audit.deid.network.token_model import new_model, save_model_folder
 from audit.deid.network.token_tagger import load_model, load_token_tagger
@@ -66,7 +66,7 @@ def test_padding_batches_and_rows_change_no_score() -> None:
     reader = make_words_reader()
     model = new_model(reader, shape=SMALL, n_tags=11, seed=1)
     model.module.eval()
-    texts = ["山田 03-1", "氏名：山田太郎　様\nID 1000 電話：03-0000-55。" * 6, "", "x" * 3000]
+    texts = ["山田 03-1", "氏名：山田太郎様\nID 1000 電話：03-0000-55。" * 6, "", "x" * 3000]
     tokens_of_texts = reader.read(texts)
     note_scores = score_notes(tokens_of_texts, model=model, size=4000, overlap=0)
     for tokens, together in zip(tokens_of_texts, note_scores, strict=True):
@@ -365,7 +365,7 @@ def test_figures_by_hand() -> None:
 
 def test_settings_are_checked_and_come_back() -> None:
     settings = quick(biases=(0.0, 1.0))
-    assert TaggerSettings.read(settings.written(), where="setting") == settings
+    assert TaggerSettings.read(settings.to_bytes(), where="setting") == settings
     rates = [TaggerSettings().rate_factor(step, n_steps=100) for step in range(1, 101)]
     by_hand = [k / 10 for k in range(1, 11)] + [(101 - k) / 91 for k in range(11, 101)]
     assert rates == pytest.approx(by_hand) and TaggerSettings().highest_rate == 5e-5
@@ -383,7 +383,7 @@ def test_settings_are_checked_and_come_back() -> None:
 
 def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
     def deid(*words: object) -> dict[str, Any]:
-        return dict(called(parsed(["deid", *words])))  # type: ignore[list-item]
+        return dict(call_command(parse_options(["deid", *words])))  # type: ignore[list-item]
 
     gold = tmp_path / "gold.jsonl"
     gold.write_text(write_jsonl(notes(24)), "utf-8")

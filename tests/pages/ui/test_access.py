@@ -17,7 +17,7 @@ from streamlit.testing.v1 import AppTest
 from audit import access_log
 from audit.errors import AuditError
 from audit.home import results_dir
-from audit.report.decision import decide, kept_decision
+from audit.report.decision import decide, read_decision
 from cache.store import Store
 from pages.ui.access import login_providers
 from pages.ui.main import HIDDEN, PAGES
@@ -167,11 +167,11 @@ def tries() -> None:
     from audit.errors import AuditError
     from audit.home import results_dir
     from audit.jobs import service
-    from audit.report.decision import kept_decision
+    from audit.report.decision import read_decision
     from cache.store import Store
     from pages.ui import access
 
-    seen = kept_decision(st.session_state["digest"], store=Store(results_dir()))
+    seen = read_decision(st.session_state["digest"], store=Store(results_dir()))
     doing = {
         "ask": lambda: service.ask(DemoTask().question()),
         "cancel": lambda: service.cancel("a" * 12),
@@ -227,17 +227,17 @@ def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
 ) -> None:
     digest, store = reports["masked_lm"].digest, Store(results_dir())
     decide(
-        kept_decision(digest, store=store),
+        read_decision(digest, store=store),
         recommendation="retrain",
         reasons="",
         language="en",
         by=ANNA,
         store=store,
     )
-    before = kept_decision(digest, store=store), store.keys(), access_log.entries()
+    before = read_decision(digest, store=store), store.keys(), access_log.entries()
     is_done, why = tried(what, ROSE, digest)
     assert not is_done and "nly an auditor may" in why
-    assert (kept_decision(digest, store=store), store.keys(), access_log.entries()) == before
+    assert (read_decision(digest, store=store), store.keys(), access_log.entries()) == before
 
 
 def test_a_reader_takes_what_is_masked_with_a_line_of_the_log(reports: Reports) -> None:
@@ -252,11 +252,11 @@ def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
     digest, store = reports["masked_lm"].digest, Store(results_dir())
     assert tried("decide", ANNA, digest)[0]
     assert tried("sign", ANNA, digest)[0]
-    assert not kept_decision(digest, store=store).is_signed
+    assert not read_decision(digest, store=store).is_signed
     assert "signed already" in tried("sign", ANNA, digest)[1]
     assert tried("sign", BERT, digest)[0]
-    decision = kept_decision(digest, store=store)
+    decision = read_decision(digest, store=store)
     assert decision.is_signed and [one.name for one in decision.signatures] == [ANNA, BERT]
     assert "Only who has signed" in tried("withdraw", ANNA, digest)[1]
     assert tried("withdraw", BERT, digest)[0]
-    assert not kept_decision(digest, store=store).is_signed
+    assert not read_decision(digest, store=store).is_signed

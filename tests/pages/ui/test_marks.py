@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from audit.deid.name_places import NameFinder
 from audit.names.candidates import make_candidates
 from audit.notes.passages import Passage
-from audit.report.documents import Hit, document_view, find_hits, listed_names, marks_of
+from audit.report.documents import Hit, find_hits, listed_names, make_document_view, merge_hits
 from audit.stats import Estimate
 from pages.ui import blocks as shown_as
 from pages.ui import note_text
@@ -42,7 +42,7 @@ FINDER = NameFinder(make_candidates(NAMES))
 
 
 def marks_in(text: str) -> tuple[Hit, ...]:
-    return marks_of(find_hits([text], index=FINDER.index)[0])
+    return merge_hits(find_hits([text], index=FINDER.index)[0])
 
 
 @pytest.fixture
@@ -137,7 +137,9 @@ def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
     hospital = ["=cmd() Sophia2 Wright2", "nothing\nhere", "x"]
     documents = {"hospital": hospital, "general": ["a", "b", "emil1"]}
     report = make_report(1)
-    view = document_view(documents, report=report, names=NameFinder(listed_names(report.table)))
+    view = make_document_view(
+        documents, report=report, names=NameFinder(listed_names(report.table))
+    )
     assert view is not None
     data = documents_file(view, np.array([0, 1]), "csv", False)
     rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"))))
