@@ -1548,8 +1548,8 @@ def deid_leftovers(
     say(
         f"{remains.n_singled} of {remains.n_patients} patients have a combination of what is left "
         f"that nobody else of the set has; {remains.n_below} one that fewer than {k} share. Who is "
-        "unique in a set need not be so outside: this is\nan upper bound of the risk. What no rule or "
-        "list knows is not counted."
+        "unique in a set need not be so outside: this is\nan upper bound of the risk. What no rule "
+        "or list knows is not counted."
     )
     return remains.counts()
 

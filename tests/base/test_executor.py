@@ -60,8 +60,8 @@ def test_processes_that_the_system_stopped_are_told_in_words():
 
 def test_processes_end_with_a_parent_that_is_killed():
     program = (
-        "import os, time\nfrom audit.executor import executor_of\n"
-        "with executor_of(n_workers=2) as executor:\n"
+        "import os, time\nfrom audit.executor import open_executor\n"
+        "with open_executor(n_workers=2) as executor:\n"
         "    executor.submit(os.getpid).result()\n    print('ready', flush=True)\n"
         "    time.sleep(600)\n"
     )
