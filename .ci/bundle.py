@@ -1,8 +1,8 @@
 """Write the archive from which a machine without internet installs the product: `make bundle`.
 
-In it: the product, every wheel of `requirements.txt` and of the login, a lock with their hashes,
-an SBOM (CycloneDX 1.6), `install.sh`, sums of it all. The same tree and the same index give the
-same bytes: all is sorted, of one time and of no owner.
+The archive holds the product, every wheel of `requirements.txt` and of the login, a lock file with
+their hashes, an SBOM (CycloneDX 1.6), `install.sh`, and checksums of all files. The same tree and
+the same package index give the same bytes: files are sorted and have a fixed time and no owner.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PRODUCT = (
     "Makefile",
 )
 LOGIN = "streamlit[auth]"
-"""What `docs/security.md` asks for where people log in: nobody could fetch it there."""
-TIME = 315_532_800  # 1980-01-01, the oldest that every archive can tell
+"""Needed for logins (`docs/security.md`); a machine without internet could not fetch it."""
+TIME = 315_532_800  # 1980-01-01, the oldest time that every archive format can hold
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel, and what it says of itself."""
+    """A wheel and its metadata."""
 
     path: Path
     sha256: str
@@ -56,7 +56,7 @@ class Wheel:
 
     @classmethod
     def read(cls, path: Path) -> Wheel:
-        """Return the wheel of a file."""
+        """Read the wheel in a file."""
         with ZipFile(path) as archive:
             (metadata_name,) = (
                 name
@@ -69,16 +69,16 @@ class Wheel:
 
     @property
     def name(self) -> str:
-        """Its name as indexes write it."""
+        """The package's normalized name."""
         return canonicalize_name(self.about["Name"])
 
     @property
     def reference(self) -> str:
-        """Its package URL."""
+        """The package URL."""
         return f"pkg:pypi/{self.name}@{self.about['Version'].replace('+', '%2B')}"
 
     def read_licences(self) -> list[dict[str, Any]]:
-        """Return its licence: an SPDX expression, or what older wheels say in words."""
+        """Return the licence: an SPDX expression, or the words of older wheels."""
         if expression := self.about["License-Expression"]:
             return [{"expression": expression}]
         classifiers = self.about.get_all("Classifier", [])
@@ -95,7 +95,7 @@ class Wheel:
         ]
 
     def read_needs(self) -> set[str]:
-        """Return the names of the packages that it needs here."""
+        """Return the names of the packages that the wheel requires on this machine."""
         requirements = map(Requirement, self.about.get_all("Requires-Dist", []))
         environment = {"extra": ""}
         return {
@@ -105,7 +105,7 @@ class Wheel:
         }
 
     def describe(self) -> dict[str, Any]:
-        """Return it as the SBOM lists it."""
+        """Return the wheel's entry in the SBOM."""
         return {
             "type": "library",
             "bom-ref": self.reference,
@@ -119,7 +119,7 @@ class Wheel:
 
 
 def fetch_wheels(into: Path) -> list[Wheel]:
-    """Let pip fetch all wheels from its index, for this Python and this machine."""
+    """Download all wheels with pip, for this Python and this machine."""
     words = [
         "-qq",
         "--only-binary",
@@ -135,7 +135,7 @@ def fetch_wheels(into: Path) -> list[Wheel]:
 
 
 def pack_product() -> bytes:
-    """Return the product as a tar: what git knows of it, as it lies here."""
+    """Return the product as a tar file: the files that git tracks, as they are on the disk."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--", *PRODUCT], cwd=ROOT, capture_output=True, check=True
     )
@@ -147,14 +147,14 @@ def pack_product() -> bytes:
 
 
 def format_lock(wheels: list[Wheel]) -> str:
-    """Return the requirements that pip holds against the hashes."""
+    """Return the requirements with the hashes that pip checks."""
     return "".join(
         f"{wheel.name}=={wheel.about['Version']} --hash=sha256:{wheel.sha256}\n" for wheel in wheels
     )
 
 
 def make_sbom(wheels: list[Wheel], *, version: str, product_sha256: str) -> dict[str, Any]:
-    """Return what the archive is made of, as CycloneDX 1.6 says it."""
+    """Return the SBOM of the archive in CycloneDX 1.6."""
     references = {wheel.name: wheel.reference for wheel in wheels}
     needs = {wheel.reference: wheel.read_needs() & set(references) for wheel in wheels}
     requirement_lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
@@ -186,7 +186,7 @@ def make_sbom(wheels: list[Wheel], *, version: str, product_sha256: str) -> dict
 
 
 def add_file(archive: tarfile.TarFile, name: str, content: bytes) -> None:
-    """Add a file of no owner and of one time."""
+    """Add a file without an owner and with the fixed time."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mtime = len(content), TIME
     entry.mode = 0o755 if name.endswith(".sh") else 0o644

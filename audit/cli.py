@@ -1,8 +1,8 @@
 """The command line: python -m audit demo | run | score | selftest | results | jobs and more.
 
 A command is a function of `COMMANDS`, named "group_command" or "command". Its parameters are its
-options, those before the star without a flag; its docstring is its help. A parameter that is
-annotated with `FieldsOf` takes the fields of a task, or of settings, that were given.
+options; those before the star have no flag. Its docstring is its help. A parameter annotated with
+`FieldsOf` receives the given fields of a task or of settings.
 
 Commands make the same calls as the pages. A command returns values of JSON: with `--json` they go
 to stdout as one object, otherwise `format_result` writes them as text for a person to stderr, where
@@ -152,7 +152,7 @@ from audit.words import catalogue
 from cache.store import Store
 
 Options: TypeAlias = dict[str, Any]
-"""Option -> value, of those that were given: the others have the default of what takes them."""
+"""Option -> value, only for given options; the other options keep their defaults."""
 Result: TypeAlias = dict[str, Any]
 
 
@@ -192,13 +192,13 @@ _SHOWN = {
     ),
     "audits": ("digest", "at", "scenario", "general", "hospital", "n_names", "verdict", "is_demo"),
 }
-"""What a table shows of long records."""
+"""Columns that a table shows of long records."""
 
 
 def format_result(result: Result, *, prefix: str = "") -> Iterator[str]:
-    """Yield a result as a person reads it: values by name, and tables of what is alike.
+    """Yield a result as lines of text: values by name, and records of equal fields as tables.
 
-    What is nested in the rows of a table is for `--json`.
+    Values nested in the rows of a table appear only with `--json`.
     """
     for name, value in result.items():
         title = prefix + name.replace("_", " ")
@@ -247,10 +247,10 @@ def _format_table(records: Sequence[Mapping[str, Any]], *, columns: Sequence[str
 
 @dataclass(frozen=True)
 class FieldsOf:
-    """The fields of a record that are options: `only` these, or those with a description if any.
+    """The fields of a record that are options: `only`, else those with a description, else all.
 
-    An option is called as its field without `n_`, `is_` or `has_`, or as the record's `flags` say;
-    where several records of a command have a field of one name, one option serves them all.
+    An option has the name of its field without `n_`, `is_` or `has_`, or the name in the record's
+    `flags`. If several records of a command have a field of the same name, they share one option.
     """
 
     record: type[Record]
@@ -258,7 +258,7 @@ class FieldsOf:
     prefix: str = ""
 
     def options(self) -> Iterator[tuple[str, str, FieldInfo]]:
-        """Yield name, flag, and kind of each option."""
+        """Yield field name, flag and field of each option."""
         fields = self.record.model_fields
         only = self.only or [name for name in fields if fields[name].description] or fields
         for name in filter(only.__contains__, fields):
@@ -268,7 +268,7 @@ class FieldsOf:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a command: a parameter's own, or a field that a parameter takes."""
+    """One option of a command: a parameter, or a field that a parameter receives."""
 
     parameter: str
     field_name: str
@@ -317,9 +317,9 @@ def call_command(options: Options) -> Result:
 
 @dataclass(frozen=True)
 class Dependence:
-    """Options of a command that have an effect with `needs` alone, or not beside `clashes`.
+    """Options of a command that have an effect only with `needs`, or only without `clashes`.
 
-    `parts` are parameters or fields, `has_effect` says it of what was given.
+    `parts` are parameters or fields; `has_effect` says whether the given options let them work.
     """
 
     parts: Collection[str]
@@ -329,7 +329,7 @@ class Dependence:
 
 
 def refuse_idle(options: Options) -> None:
-    """Refuse an option that would have no effect beside what was given."""
+    """Refuse an option that has no effect together with the other given options."""
     for dependence in DEPENDENT.get(options["command"].__name__, ()):
         if dependence.has_effect(options):
             continue
@@ -351,7 +351,7 @@ def refuse_idle(options: Options) -> None:
 
 
 def collect_arguments(options: Options) -> Options:
-    """Return what the command that was parsed is called with."""
+    """Return the arguments with which to call the parsed command."""
     arguments: Options = {}
     for option in _list_options(options["command"]):
         if option.field_name:
@@ -363,7 +363,7 @@ def collect_arguments(options: Options) -> Options:
 
 
 def parse_options(arguments: Sequence[object] | None = None) -> Options:
-    """Return the command and what was given to it."""
+    """Return the command and its given options."""
     words = [str(word) for word in (sys.argv[1:] if arguments is None else arguments)]
     if words[:1] == ["shards"] and words[1:] and words[1] not in ("make", "merge", "-h", "--help"):
         words.insert(1, "make")
@@ -393,7 +393,7 @@ def _list_options(command: Callable[..., Any]) -> Iterator[Option]:
 
 
 def _describe_argument(option: Option) -> dict[str, Any]:
-    """Return how the values of an option are read: from its type, and its examples."""
+    """Return the parser's arguments for an option, from its type and its examples."""
     field, kind = option.field, _without_none(option.field.annotation)
     if kind is bool:
         return {"action": "store_false" if field.default else "store_true"}
@@ -420,7 +420,7 @@ def _describe_reader(kind: Any) -> dict[str, Any]:
 
 
 def _without_none(kind: Any) -> Any:
-    """Return the type that `kind | None`, or an annotated one, is about."""
+    """Return the type inside `kind | None` or inside an annotated type."""
     if get_origin(kind) in (UnionType, Union):
         kind = next(part for part in get_args(kind) if part is not type(None))
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
@@ -445,9 +445,9 @@ def _make_list_reader(kind: type[Any]) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _answer(task: Task) -> tuple[str, ...]:
-    """Return what came of a task, done here if need be; what is kept is returned at once.
+    """Return the results of a task: stored ones at once, otherwise after doing the work here.
 
-    A job is registered, so that the pages and other commands see it; it waits for its turn.
+    The work is registered as a job, which pages and other commands see, and waits for its turn.
     """
     service.recover()
     question = task.question()
@@ -462,7 +462,7 @@ def _read_bytes(path: Path) -> bytes:
         return file_bytes(path)
 
 
-Seed = Annotated[int, "of all that is drawn"]
+Seed = Annotated[int, "seed of all random draws"]
 NamesList = Annotated[Path, "list of candidate names: CSV, .xlsx or JSONL"]
 PassagesFile = Annotated[Path | None, "CSV or JSONL of de-identified passages, also as .gz"]
 Placeholder = Annotated[
@@ -508,7 +508,7 @@ def run(
     ] = (),
     passages: PassagesFile = None,
     placeholder: Placeholder = "",
-    draw_controls: Annotated[int, "draw so many easy and hard controls"] = 0,
+    draw_controls: Annotated[int, "number of easy and of hard controls to draw"] = 0,
     control_source: StatedSource = None,
     own_controls: Annotated[
         Path | None, "list of people of the hospital who are in no training note: more controls"
@@ -516,7 +516,8 @@ def run(
     sibling: SiblingAudit = "",
     out: Annotated[Path | None, "directory for names.csv, measures.json, report.json"] = None,
     order: Annotated[
-        Path | None, "write the order of the shards that are not kept, for `shards`; holds names"
+        Path | None,
+        "write an order for the missing shards, for the command `shards`; it holds names",
     ] = None,
     scheduler: Annotated[
         str, "address of a Dask scheduler whose workers make the shards: tls://host:port"
@@ -553,7 +554,7 @@ def run(
 
 
 def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:
-    """Return the passages of a file, which scenario 2 alone reads."""
+    """Return the passages of a file, which only scenario 2 reads."""
     _say_unread(passages, scenario=scenario)
     if passages is None or scenario != 2:
         return None
@@ -571,7 +572,7 @@ def _say_unread(passages: Path | None, *, scenario: int) -> None:
 
 
 def _draw_controls(listed: Candidates, *, n: int, hospital: str, seed: int) -> Candidates:
-    """Return a list with n easy and n hard controls behind it, as far as there are so many."""
+    """Return a list with up to n easy and n hard controls appended."""
     count_pieces = piece_counter(load_tokenizer(resolve_model_path(hospital, option="--hospital")))
     candidates = with_controls(
         listed, n_by_kind={"easy": n, "hard": n}, seed=seed, count_pieces=count_pieces
@@ -583,7 +584,7 @@ def _draw_controls(listed: Candidates, *, n: int, hospital: str, seed: int) -> C
 def _state_source(
     listed: Candidates, source: ControlSource | None, *, own_controls: Path | None
 ) -> Candidates:
-    """Return a list with its own controls behind it, and with the stated source of its controls."""
+    """Return a list with own controls appended and the stated source of its controls."""
     if own_controls:
         if source not in (None, "own"):
             raise AuditError("Own controls have the source own.", where="--control-source")
@@ -594,7 +595,7 @@ def _state_source(
 
 
 def _find_audit_digest(text: str, *, option: str) -> str:
-    """Return the digest of the kept audit that begins so."""
+    """Return the digest of the stored audit that begins with `text`."""
     with Store(results_dir()) as store:
         digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
     if len(digests) != 1:
@@ -609,7 +610,7 @@ def _find_audit_digest(text: str, *, option: str) -> str:
 def _audit_with_references(
     request: AuditRequest, *, reference: Sequence[str], out: Path | None
 ) -> Result:
-    """Audit, also with each reference in the general model's place."""
+    """Audit a pair, and again with each reference in place of the general model."""
     paths = [resolve_model_path(model, option="--reference") for model in reference]
     if len(paths) > MAX_REFERENCES:
         raise AuditError("At most {n} can be compared.", where="--reference", n=MAX_REFERENCES)
@@ -707,7 +708,7 @@ def _say_read(listed: Any, n: int, *, content: str) -> None:
 
 
 def _run_audit(request: AuditRequest, *, out: Path | None) -> AuditReport:
-    """Answer one question, say its verdict, and write its files."""
+    """Run one audit, say its verdict, and write its files."""
     (digest,) = _answer(AuditTask(request=request))
     with Store(results_dir()) as store:
         report = _read_report(digest, store=store)
@@ -770,14 +771,14 @@ def _summarize(report: AuditReport) -> Result:
     return report_summary(report) | {"notes": list(report.notes), "made": dict(report.made)}
 
 
-Order = Annotated[Path, "as `run --order` wrote it"]
+Order = Annotated[Path, "order file that `run --order` wrote"]
 
 
 def shards_make(
     order: Order,
     *,
-    part: Annotated[str, "which of how many, such as 3/8"] = "1/1",
-    folder: Annotated[Path | None, "of the shards; ORDER.shards if not given"] = None,
+    part: Annotated[str, "which part of how many, such as 3/8"] = "1/1",
+    folder: Annotated[Path | None, "folder of the shards; ORDER.shards if not given"] = None,
 ) -> Result:
     """Make a part of an order's shards, one file each."""
     number, sign, n_parts = part.partition("/")
@@ -866,7 +867,7 @@ def results(
     with Store(results_dir()) as store:
         demo = read_demo_digests(store).values()
         for key in store.keys("audit/"):
-            with suppress(AuditError):  # of another version
+            with suppress(AuditError):  # an audit of another version
                 report = _read_report(key.removeprefix("audit/"), store=store)
                 reports[report.digest] = report
                 audits.append(kept_audit(report, demo=demo))
@@ -948,9 +949,11 @@ _REASONS = {
 def log(
     what: Literal["verify", "show"],
     *,
-    limit: Annotated[int, "lines of `show`, the newest"] = 50,
+    limit: Annotated[int, "`show`: number of lines, the newest"] = 50,
     audit: Annotated[str, "only lines of this audit: digits of its digest"] = "",
-    seal: Annotated[str, "`verify`: of a report; what the log held then it must still hold"] = "",
+    seal: Annotated[
+        str, "`verify`: seal of a report; the log must still hold what it held then"
+    ] = "",
 ) -> Result:
     """Say whether the access log is whole (exit code 1 where it is not), or show its lines."""
     if what == "show":
@@ -1011,7 +1014,7 @@ def backup(out: Annotated[Path, "a new file; it holds keys, names and notes"]) -
 
 
 def restore(
-    file: Annotated[Path, "of `backup`"],
+    file: Annotated[Path, "file that `backup` wrote"],
     *,
     force: Annotated[bool, "move a data directory that is not empty aside"] = False,
 ) -> Result:
@@ -1028,7 +1031,7 @@ def retention(*, options: Annotated[Options, FieldsOf(Periods)]) -> Result:
 def purge(
     *,
     kind: Annotated[str, f"one of {', '.join(KINDS)}"] = "",
-    older_than: Annotated[int | None, "days, in place of the periods that are set"] = None,
+    older_than: Annotated[int | None, "days, instead of the set periods"] = None,
     dry_run: Annotated[bool, "only say what would be removed"] = False,
 ) -> Result:
     """Remove what is past its period; what is in use, or rested on, and the demo stay."""
@@ -1057,7 +1060,7 @@ def corpus_build(*, options: Annotated[Options, FieldsOf(CorpusTask)]) -> Result
 
 
 def _say_patients(has_patients: bool) -> None:
-    """Say that notes do not tell whose they are, if they do not."""
+    """Say so if notes do not name their patients."""
     if not has_patients:
         say(
             "No patient column was found: each note counts as that of a patient of its own. The "
@@ -1079,16 +1082,16 @@ def corpus_candidates(
     out: Annotated[Path, "folder for names.csv and passages.jsonl"],
     controls: Annotated[
         str,
-        "kinds with commas between: held_out,easy,hard,recombined; without it held_out where "
-        "people were held out, else easy,hard",
+        "kinds of controls, with commas between: held_out,easy,hard,recombined; without it "
+        "held_out if people were held out, else easy,hard",
     ] = "",
     own_controls_from: Annotated[
         Path | None,
         "register of patients: those who are in no training note of identified notes are controls",
     ] = None,
-    roles: Annotated[str, "roles of members with commas between"] = ",".join(ROLES),
+    roles: Annotated[str, "roles of members, with commas between"] = ",".join(ROLES),
     other_names: Annotated[
-        bool, "of the notes with other names: the list to audit a sibling model with"
+        bool, "make the list for a sibling model, from the notes with other names"
     ] = False,
 ) -> Result:
     """Write the list of names and the passages."""
@@ -1124,7 +1127,7 @@ def corpus_candidates(
 def _make_corpus_list(
     corpus: KeptCorpus, *, kinds: tuple[str, ...], roles: tuple[str, ...], register: Path | None
 ) -> tuple[Candidates, dict[str, int]]:
-    """Return the list of a corpus, and how many names were left out of it."""
+    """Return the list of a corpus, and the numbers of names left out."""
     if register is None:
         candidates = read_list(corpus, controls=kinds or None, roles=roles)
         held_out = read_examination(corpus.path).held_out
@@ -1141,7 +1144,7 @@ def _make_corpus_list(
 
 
 def _say_left_out(dropped: OwnControls | HeldOutCounts | None) -> dict[str, int]:
-    """Return how many names a list is without, and say why."""
+    """Return the numbers of names left out of a list, and say why."""
     if dropped is None:
         return {}
     numbers = {"members": dropped.n_dropped_members, "controls": dropped.n_dropped_controls}
@@ -1193,7 +1196,7 @@ def corpus_forget(corpus: Annotated[str, "its identifier"]) -> Result:
 
 
 def _describe_corpus(corpus: KeptCorpus) -> Result:
-    """Return what was counted in a corpus as plain values."""
+    """Return the counts of a corpus as JSON values."""
     examination = read_examination(corpus.path)
     coverage = examination.coverage
     counted = coverage.plain() | {
@@ -1233,7 +1236,7 @@ def pretrain(
     else:
         settings = TrainSettings(**_choose_pass(trained, defaults=TrainSettings()))
         task = PretrainTask(general=start, settings=settings, **options)
-    if read_process_number()[0]:  # of several, the first answers and tells
+    if read_process_number()[0]:  # of several processes, only the first answers and reports
         task.help()
         raise SystemExit(0)
     (run_id,) = _answer(task)
@@ -1257,7 +1260,7 @@ def pretrain(
 def _choose_pass(options: Options, *, defaults: TrainSettings) -> Options:
     """Return settings with a forward pass that divides the step, unless one was given.
 
-    Of several processes each has as many passes, if that can be.
+    If possible, all processes get the same number of passes.
     """
     batch, n_processes = options.get("batch", defaults.batch), read_process_number()[1]
     share = batch // n_processes if batch % n_processes == 0 else batch
@@ -1294,7 +1297,7 @@ def deid_leakage(
     *,
     out: Annotated[Path, "folder for the tables"],
     options: Annotated[Options, FieldsOf(leakage.LeakageTask)],
-    quick: Annotated[bool, "fewer arms and epochs, done in minutes"] = False,
+    quick: Annotated[bool, "fewer arms and epochs; takes minutes"] = False,
 ) -> Result:
     """Attack models of the demo hospital's notes, raw and de-identified."""
     (kept_as,) = _answer(make_leakage_task(options, is_quick=quick))
@@ -1306,7 +1309,7 @@ def deid_leakage(
 
 
 def make_leakage_task(options: Options, *, is_quick: bool) -> leakage.LeakageTask:
-    """Return the task that options ask for; without a tagger, with those that are shipped."""
+    """Return the task of the given options; without a tagger, it uses the shipped ones."""
     defaults = leakage.LeakageTask(taggers=(RULES, DEFAULT))
     return (leakage.make_quick_order(defaults) if is_quick else defaults).with_(**options)
 
@@ -1427,7 +1430,7 @@ def deid_tag(
 
 
 def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:
-    """Return the notes of a path; say if a table of them does not tell whose they are."""
+    """Return the notes of a path; say so if a table of notes does not name their patients."""
     source = handed_in.notes_to_tag(path)
     if isinstance(source, NoteSource):
         _say_patients(source.has_patients)
@@ -1435,7 +1438,7 @@ def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:
 
 
 def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) -> None:
-    """Say what a reader of the released notes must know."""
+    """Say what the user must know about the released notes."""
     _say_release(release_id, release)
     if n_without := census.get("register", {}).get("n_notes_without_row"):
         say(f"{n_without} notes are of a patient whom the register does not know, or of none.")
@@ -1510,7 +1513,7 @@ def deid_releases(
 
 
 def _say_uncopied(counts: Mapping[str, Any] | None) -> None:
-    """Say how many notes a tagger did not copy whole, and what became of them."""
+    """Say how many notes a tagger did not copy completely, and what happened to them."""
     if not counts or not counts["n_notes"]:
         return
     outcome = (
@@ -1616,7 +1619,7 @@ def deid_train(
 
 
 def _tagger_digest(facts: GenerativeFacts | TaggerFacts) -> str:
-    """Return the digest of a trained model, that of the rules beside it included."""
+    """Return the digest of a trained model, combined with that of rules beside it."""
     digest = facts.digest()
     is_beside = isinstance(facts, TaggerFacts) and facts.has_rules
     return combined_digest(RuleTagger().digest, digest) if is_beside else digest
@@ -1750,9 +1753,9 @@ def deid_compare(
 
 
 def _join_tagger_ids(name: str, *, other_names: Sequence[str] = ()) -> str:
-    """Return the identifier of taggers: their names, or the paths of the folders they lie in.
+    """Return the joint identifier of taggers, given by their names or folders.
 
-    Those beside the first may be named with commas between them.
+    `other_names` may hold several names with commas between them.
     """
     names = [
         name,
@@ -1768,7 +1771,11 @@ def _find_tagger_id(name: str) -> str:
     if (path / TAGGER).is_file():
         return str(path)
     is_one = TAGGER_SEPARATOR not in name
-    return name if is_one else TAGGER_SEPARATOR.join(map(_find_tagger_id, name.split(TAGGER_SEPARATOR)))
+    return (
+        name
+        if is_one
+        else TAGGER_SEPARATOR.join(map(_find_tagger_id, name.split(TAGGER_SEPARATOR)))
+    )
 
 
 def _is_tagger_id(name: str) -> bool:
@@ -1776,7 +1783,7 @@ def _is_tagger_id(name: str) -> bool:
 
 
 def _find_predictions(name: str, *, other_names: Sequence[str]) -> Source:
-    """Return where predictions come from: a tagger by name or folder, or notes with spans."""
+    """Return the source of predictions: a tagger by name or folder, or notes with spans."""
     path = _make_absolute(name)
     if not _is_tagger_id(name) and path.exists() and not (path / TAGGER).is_file():
         if other_names:
@@ -1790,7 +1797,7 @@ def _find_predictions(name: str, *, other_names: Sequence[str]) -> Source:
 
 
 def _format_shares(estimates: Sequence[Estimate]) -> Result:
-    """Return shares, or what they differ by, as a table shows them; intervals are for `--json`."""
+    """Return shares or their differences for a table; intervals appear only with `--json`."""
     named_estimates = list(zip(SHARES, estimates, strict=True))
     values = {
         name: None if isnan(estimate.value) else estimate.value
@@ -1950,7 +1957,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
         ),
     ),
 }
-"""Command -> options that would be ignored without another; they are refused then."""
+"""Command -> options that are refused if, without another option, they have no effect."""
 
 GROUPS = {
     "bench": "what the engine costs on this machine, beside the plain way of doing the same",

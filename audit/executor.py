@@ -1,8 +1,9 @@
-"""Where parts of long work are done: here, in processes of this machine, or by a Dask cluster.
+"""Where parts of long work run: in this process, in processes of this machine, or on Dask.
 
-A cluster's scheduler and workers unpickle what they are sent: whoever reaches one runs code as the
-account that started it. So its address is said where a program is started, never by a task or on a
-page, and off this machine it is TLS with certificates of both sides.
+The scheduler and the workers of a Dask cluster unpickle whatever they receive, so anybody who can
+connect to one runs code as the account that started it. Therefore the address is set where a
+program is started, never by a task or on a page, and beyond this machine the connection uses TLS
+with certificates on both sides.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, TypeVar
 from audit.errors import AuditError
 
 SCHEDULER_VARIABLE = "KART_AUDIT_SCHEDULER"
-"""Holds the address of the scheduler that audits of this process, and of jobs, are sent to."""
+"""Variable with the address of the scheduler to which this process and its jobs send audits."""
 _CONNECT_SECONDS = 10
 _N_AHEAD = 2
 T = TypeVar("T")
@@ -36,29 +37,29 @@ _FREE = "Start fewer workers, or give each more memory; the same command goes on
 
 @contextmanager
 def open_executor(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor | None]:
-    """Give what work is submitted to while the block runs; None: do it here, one after the other.
+    """Yield an executor for the block, or None if the work is to be done here, one by one.
 
-    What is submitted is pickled, so it is a function of a module and plain values. A block that
-    fails or is stopped leaves what was not begun undone.
+    Submitted calls are pickled, so they consist of a module's function and plain values. If the
+    block fails or is stopped, calls that have not begun are dropped.
 
     Parameters
     ----------
     scheduler
         Address of a Dask scheduler, "tls://host:port", or "tcp://" on this machine.
     n_workers
-        Processes of this machine, where there is no scheduler. They end when this one does.
+        Processes of this machine, used without a scheduler. They end when this process ends.
 
     Raises
     ------
     AuditError
-        The address is refused, `distributed` is not installed, no scheduler answers, or the block
-        ends because it was lost, or processes that did the work were.
+        If the address is refused, `distributed` is not installed, or no scheduler answers; also if
+        the block ends because the scheduler or the working processes were lost.
     """
     if scheduler:
         with _open_client(scheduler) as client:
             yield client.get_executor(pure=False)
     elif n_workers > 1:
-        # Not forked: locks that other threads hold would be held in the copy for ever.
+        # Not forked: a lock that another thread holds would stay locked in the copy for ever.
         pool = ProcessPoolExecutor(
             n_workers, mp_context=get_context("spawn"), initializer=_end_with_parent
         )
@@ -73,7 +74,7 @@ def open_executor(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Execut
 
 
 def count_cores(*, max_cores: int = 8) -> int:
-    """Return how many processes can work at once here, `most` at most."""
+    """Return how many processes can work at once here, at most `max_cores`."""
     if hasattr(os, "sched_getaffinity"):
         return min(max_cores, len(os.sched_getaffinity(0)))
     return min(max_cores, os.cpu_count() or 1)
@@ -86,9 +87,9 @@ def run_in_order(
     n_workers: int,
     wait: Callable[[], object] = lambda: None,
 ) -> Iterator[T]:
-    """Yield what calls return, in their order; an executor makes a few of them ahead.
+    """Yield the results of calls in their order; an executor runs a few calls ahead.
 
-    `wait` is called before each of the last ones is waited for, and may raise.
+    `wait` is called before each wait for one of the last results, and may raise.
     """
     if executor is None:
         yield from (call() for call in calls)
@@ -104,9 +105,9 @@ def run_in_order(
 
 
 def _end_with_parent() -> None:
-    """End this worker when the process that began it is gone, which may have been killed.
+    """End this worker when its parent process is gone, even if the parent was killed.
 
-    An interrupt from a terminal, which reaches all of them, is for the parent to act on.
+    An interrupt from a terminal reaches all processes; only the parent acts on it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
@@ -136,7 +137,7 @@ def _open_client(address: str) -> Iterator[Any]:
 
     async def try_connection() -> (
         None
-    ):  # a client that cannot connect goes on trying when it is given up
+    ):  # a Client that cannot connect keeps trying after its caller gave up
         connection_args = security.get_connection_args("client")
         await (await connect(address, timeout=_CONNECT_SECONDS, **connection_args)).close()
 
@@ -152,7 +153,7 @@ def _open_client(address: str) -> Iterator[Any]:
         ) from None
     try:
         yield client
-    except KilledWorker:  # several, one after the other, over one part
+    except KilledWorker:  # several workers died over the same part
         raise AuditError(_DIED, where="--scheduler", do=_FREE) from None
     except CancelledError:
         raise AuditError(
@@ -165,7 +166,7 @@ def _open_client(address: str) -> Iterator[Any]:
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address whose connection would be open to be read, or forged."""
+    """Refuse an address whose connection others could read or forge."""
     scheme, _, rest = address.partition("://")
     host = rest.rpartition(":")[0].strip("[]")
     if scheme == "tls" and host:

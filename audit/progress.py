@@ -1,8 +1,8 @@
-"""How far work is and how long it will take; what the command line says of it, on stderr.
+"""Progress of work, its expected time, and the progress line of commands on stderr.
 
-Work is planned in phases, each so many units of a kind. What a unit of a kind takes on this machine
-is kept, so that phases that go at unequal pace are weighed from the start; what this run shows
-corrects it.
+Work is planned in phases, and each phase is a number of units of one kind. The time that a unit of
+a kind takes on this machine is stored, so that phases of unequal pace are weighed correctly from
+the start. Times measured in this run correct the stored ones.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from audit.shelf import write_whole
 
 @dataclass(frozen=True)
 class Progress:
-    """One report of progress: how much is done of the whole, what was kept before included.
+    """One report of progress: how much of all work is done, including work from the store.
 
-    `phase` is a short English phrase, `seconds_left` None until there is something to judge by.
-    `n_kept` is the part of `units_done` that was taken from the store.
+    `phase` is a short English phrase. `seconds_left` is None until it can be estimated. `n_kept` is
+    the part of `units_done` that was taken from the store.
     """
 
     phase: str
@@ -49,36 +49,36 @@ class Phase:
     """A part of planned work."""
 
     name: str  # a short English phrase; no other phase of the plan has it
-    # How much work there is: bytes, steps, rows of forward passes x their tokens x parameters. One
-    # unit is a fixed cost, whose time says nothing about that of other phases.
+    # Amount of work: bytes, steps, rows of forward passes x their tokens x parameters. A phase of
+    # one unit is a fixed cost, whose time tells nothing about other phases.
     n_units: float
-    unit_seconds: float = 1.0  # where none of its kind was ever timed: of two the ratio counts
-    kind: str = ""  # what goes at the same pace, which is kept for the next run; "" is not kept
-    size: float = 1.0  # of the model, in parameters: the pace of the nearest size is taken
-    has_own_meter: bool = False  # work with a meter of its own: a unit is a second expected of it
+    unit_seconds: float = 1.0  # if its kind was never timed; only ratios between phases matter
+    kind: str = ""  # work of the same pace, stored for the next run; "" is not stored
+    size: float = 1.0  # of the model, in parameters; the pace of the nearest size applies
+    has_own_meter: bool = False  # if so, a unit is one second of its expected time
 
 
 def combine_phases(name: str, phases: Iterable[Phase], *, kind: str) -> Phase:
-    """Return work with a meter of its own as a phase; what is like it goes at a like pace."""
+    """Return work with a meter of its own as one phase; work of the same kind has the same pace."""
     return Phase(name, estimate_seconds(phases), kind=kind, has_own_meter=True)
 
 
 LOADING, FINISHING = "loading", "finishing"
 _PACES = "paces.json"
 _REPORT_SECONDS = 0.1
-_MIN_SECONDS = 0.05  # work that took less is no measure of a pace
-_MEMORY_SECONDS = 60.0  # what was seen longer ago counts ever less
-_DOUBT = 0.03  # with this share of it done, a pace that is seen counts as much as the one expected
+_MIN_SECONDS = 0.05  # shorter work cannot measure a pace
+_MEMORY_SECONDS = 60.0  # older measurements count less and less
+_DOUBT = 0.03  # share of the work after which the measured pace weighs as much as the expected
 
 
 def estimate_seconds(phases: Iterable[Phase]) -> float:
-    """Return how long work takes, by what was timed on this machine."""
+    """Return how many seconds work takes, according to the paces stored on this machine."""
     paces = _read_paces()
     return sum(phase.n_units * _unit_seconds(phase, paces)[0] for phase in phases)
 
 
 def _read_paces() -> dict[str, dict[str, float]]:
-    """Return the seconds that a unit took, by its kind and the model's size as a power of two."""
+    """Return the seconds per unit, by kind and by the model's size as a power of two."""
     try:
         paces = json.loads((home_folder("jobs") / _PACES).read_bytes())
         return {
@@ -86,18 +86,18 @@ def _read_paces() -> dict[str, dict[str, float]]:
             for kind, sizes in paces.items()
         }
     except (AuditError, OSError, ValueError, TypeError, AttributeError):
-        return {}  # damaged: as if nothing had been timed
+        return {}  # a damaged file counts as no measurement
 
 
 def _keep_pace(phase: Phase, seconds: float) -> None:
     paces = _read_paces()
     paces.setdefault(phase.kind, {})[str(round(math.log2(phase.size)))] = seconds
-    with suppress(AuditError):  # a full disk ends no work
+    with suppress(AuditError):  # a full disk must not end the work
         write_whole(home_folder("jobs") / _PACES, json.dumps(paces).encode())
 
 
 def _unit_seconds(phase: Phase, paces: Mapping[str, Mapping[str, float]]) -> tuple[float, bool]:
-    """Return what a unit takes, and whether that was ever timed here."""
+    """Return the seconds per unit, and whether they were ever measured here."""
     sizes = paces.get(phase.kind)
     if not sizes:
         return phase.unit_seconds, False
@@ -106,14 +106,14 @@ def _unit_seconds(phase: Phase, paces: Mapping[str, Mapping[str, float]]) -> tup
 
 @dataclass
 class _Kind:
-    """What this run saw of phases of one kind; work out of the store is left out."""
+    """Measurements of this run for phases of one kind, without work taken from the store."""
 
-    expected: float  # seconds a unit
-    is_known: bool  # whether that was ever timed
+    expected: float  # seconds per unit
+    is_known: bool  # whether they were ever measured
     n_units: float = 0.0
     n_worked: float = 0.0
     seconds: float = 0.0
-    late_worked: float = 0.0  # the same two, old work fading
+    late_worked: float = 0.0  # the same two, with old work fading
     late_seconds: float = 0.0
 
     def note(self, n_worked: float, seconds: float) -> None:
@@ -125,13 +125,13 @@ class _Kind:
 
     @property
     def slowness(self) -> float | None:
-        """How many times longer a unit took than expected; None where none was seen."""
+        """Measured time of a unit divided by the expected one; None without a measurement."""
         if not self.late_worked or not self.late_seconds:
             return None
         return self.late_seconds / self.late_worked / self.expected
 
     def unit_seconds(self, slowness: float) -> float:
-        """Return what a unit takes: what was expected, more and more what was seen."""
+        """Return the seconds per unit: first the expected, more and more the measured ones."""
         trust = _weigh_measured(self.n_worked / self.n_units)
         return self.expected * float((self.slowness or slowness) ** trust * slowness ** (1 - trust))
 
@@ -142,14 +142,14 @@ def _weigh_measured(share: float) -> float:
 
 @dataclass
 class _PhaseState:
-    """How far a phase is."""
+    """How far one phase has come."""
 
     phase: Phase
     kind: _Kind
     n_units: float
     n_done: float = 0.0
     n_kept: float = 0.0
-    seconds_left: float | None = None  # as a meter of its own says
+    seconds_left: float | None = None  # as the phase's own meter reports
 
     @property
     def n_left(self) -> float:
@@ -158,11 +158,11 @@ class _PhaseState:
 
 
 class Meter:
-    """Counts units of work of several phases, tells a listener, and stops when asked to.
+    """Counts units of work of several phases, reports to a listener, and stops on request.
 
-    The listener is called at most some ten times a second, and where a phase begins and all of it
-    ends; `should_stop` after every unit: who asks a disk or a table spaces its questions
-    (`jobs.contact`).
+    The listener is called about ten times a second at most, and whenever a phase begins and when
+    all work ends. `should_stop` is called after every unit, so a function that reads a disk or a
+    table must limit how often it does so (`jobs.table.table_contact`).
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Meter:
         state.n_units = n_units
 
     def add(self, phase: str, units: float, *, is_cached: bool = False) -> None:
-        """Count finished units; none tell that a phase has begun."""
+        """Count finished units; 0 units report that a phase has begun."""
         state, moment = self._states[phase], time.monotonic()
         n_left, units = state.n_left, min(units, state.n_left)
         state.n_done += units
@@ -207,7 +207,7 @@ class Meter:
         self._report_if_due(phase, moment, is_due=is_end or phase != self._last_phase)
 
     def finish(self, phase: str) -> None:
-        """Count what is left of a phase: what was kept as a whole, or more than there was."""
+        """Count the rest of a phase as done: it came from the store, or was overestimated."""
         state = self._states[phase]
         state.seconds_left = None
         if state.n_left:
@@ -218,7 +218,7 @@ class Meter:
             )
 
     def make_listener(self, phase: str, prefix: str = "") -> ProgressListener:
-        """Return the listener of a phase that has a meter of its own; words `before` its phases."""
+        """Return a listener for a phase with its own meter; `prefix` precedes its phase names."""
         state = self._states[phase]
 
         def listen(progress: Progress) -> None:
@@ -266,11 +266,11 @@ class Meter:
         )
 
     def _measure_slowness(self) -> float | None:
-        """How many times longer this run takes than expected, by what was seen of other kinds."""
+        """Return how many times longer this run takes than expected, judged by all kinds so far."""
         weighted_logs = [
             (kind.expected * kind.n_worked, math.log(kind.slowness))
             for kind in self._kinds
-            if kind.slowness and kind.n_units > 1  # fixed costs say nothing of the rest
+            if kind.slowness and kind.n_units > 1  # fixed costs tell nothing about the rest
         ]
         if not weighted_logs:
             return None
@@ -281,13 +281,13 @@ class Meter:
 
 
 class Portion:
-    """Counts the units of a batch up to a share of them, 0-1; what was told before counts once."""
+    """Counts the units of a batch by their finished share, 0-1; no unit counts twice."""
 
     def __init__(self, meter: Meter, phase: str, n_units: float) -> None:
         self._meter, self._phase, self._n_units, self._n_counted = meter, phase, n_units, 0.0
 
     def __call__(self, share: float, *, is_cached: bool = False) -> None:
-        """Count what came since the last call."""
+        """Count the units that were finished since the last call."""
         units = min(1.0, share) * self._n_units - self._n_counted
         if units > 0:
             self._n_counted += units
@@ -295,7 +295,7 @@ class Portion:
 
 
 def format_duration(seconds: float) -> str:
-    """Return a duration as a person says it."""
+    """Return a duration as text, such as "2 h 5 min"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -304,7 +304,7 @@ def format_duration(seconds: float) -> str:
 
 
 def say(text: str) -> None:
-    """Write one sentence; stdout is for results."""
+    """Write one sentence to stderr; stdout is for results."""
     sys.stderr.write(f"{text}\n")
 
 

@@ -1,9 +1,10 @@
 """Shards as files, where machines may not talk to each other: an order, its parts, and the merge.
 
-An order is written where the audit will be run; each part is made from it by a job of its own; a
-merge takes all of them into the results, where the audit then finds them. Parts need no database
-and no lock, which network disks do not keep. An order holds names and notes, and files of shards
-hold numbers from which both can be told: modes 600 and 700, like the results.
+The order is written on the machine where the audit will run. A separate job makes each part from
+it. The merge copies all shards into the results, where the audit then finds them. Parts need
+neither a database nor locks, because locks do not work reliably on network disks. An order holds
+names and notes, and shard files hold numbers that can reveal both, so they have modes 600 and 700,
+like the results.
 """
 
 from __future__ import annotations
@@ -29,50 +30,50 @@ from cache.store import Store
 
 
 class ShardsOrder(Record):
-    """What parts are asked to make."""
+    """The shards that the parts must make."""
 
     version: Literal[1] = 1
     request: AuditRequest
-    made_by: dict[str, str]  # What the keys say of the machine, as `evidence.backend` has it.
-    keys: tuple[evidence.ShardKeys, ...]  # Of the shards that are to be made.
+    made_by: dict[str, str]  # The machine in the keys, as `evidence.backend` describes it.
+    keys: tuple[evidence.ShardKeys, ...]  # Keys of the shards to make.
 
 
 @dataclass(frozen=True)
 class MergeCounts:
-    """What became of the shards of an order."""
+    """Counts of an order's shards after a merge."""
 
     n_taken: int
     n_known: int  # were in the results already
     n_missing: int
-    refused: tuple[str, ...]  # files that are damaged, or hold another shard than their name says
+    refused: tuple[str, ...]  # damaged files, and files with a shard that their name does not match
 
 
 class ShardFiles:
-    """A folder of shards, one sealed file each, that comes under its name when it is whole."""
+    """A folder of shards: one sealed file each, which gets its name once it is complete."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def path(self, keys: evidence.ShardKeys) -> Path:
-        """Return the file of a shard, which holds all of it."""
+        """Return the path of a shard's file."""
         return self._folder / f"{keys.name.rpartition('/')[2]}.shard"
 
     def save(self, keys: evidence.ShardKeys, arrays: evidence.Arrays) -> None:
-        """Write a shard; whoever makes the same one beside it writes the same bytes."""
+        """Write a shard. Another process that makes the same shard writes the same bytes."""
         path = self.path(keys)
         partial = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
         write_whole(partial, seal(keys.name, encode(arrays=arrays, meta={})))
         partial.replace(path)
 
     def get(self, keys: evidence.ShardKeys) -> evidence.Arrays | None:
-        """Return a shard; None where its file is not there, or would be refused."""
+        """Return a shard, or None if its file is missing or would be refused."""
         try:
             return keys.select_needed(self.read_shard(keys))
         except (CorruptValueError, FileNotFoundError):
             return None
 
     def read_shard(self, keys: evidence.ShardKeys) -> evidence.Arrays:
-        """Return a shard; FileNotFoundError or CorruptValueError where it cannot be taken."""
+        """Return a shard; raise FileNotFoundError or CorruptValueError if it has no valid file."""
         sealed_key, body = unseal(self.path(keys).read_bytes())
         if sealed_key != keys.name:
             raise CorruptValueError("the value of another key")
@@ -100,11 +101,11 @@ def write_order(request: AuditRequest, path: Path, *, store: Store) -> ShardsOrd
 def make_part(
     path: Path, *, part: int, n_parts: int, folder: Path, progress: ProgressListener
 ) -> int:
-    """Make every `n_parts`-th shard of an order, from number `part` on; return how many these are.
+    """Make every `n_parts`-th shard of an order, starting at number `part`; return their number.
 
-    Files that are there are kept, unless damaged: a part that was killed goes on where it stopped,
-    and one that is made twice costs nothing. Raises AuditError where the machine, the program or
-    the models are not those of the order: the shards would have other keys.
+    Intact files are kept, so a part that was killed continues where it stopped and making a part
+    twice costs nothing. Raises AuditError if the machine, the program or the models differ from
+    those of the order, because the shards would have other keys.
     """
     if not 1 <= part <= n_parts:
         raise AuditError("must be a number and how many there are, such as 3/8.", where="--part")
@@ -138,7 +139,7 @@ def make_part(
 
 
 def merge_shards(path: Path, *, folder: Path, store: Store) -> MergeCounts:
-    """Take the shards of an order, as far as they are in a folder, into the results."""
+    """Copy those shards of an order that are in a folder into the results."""
     order, files, stored_shards = (
         _read_order(path),
         ShardFiles(folder),
@@ -169,7 +170,7 @@ def _read_order(path: Path) -> ShardsOrder:
 def _yield_sources(
     preparation: AttackSetup, *, store: evidence.ShardStore, meter: Meter
 ) -> Iterator[tuple[evidence.Source, tuple[evidence.ShardOrder, ...]]]:
-    """Yield the source of each model's evidence of each kind, and the orders of its shards."""
+    """Yield the source of each model's evidence of each kind, with the orders of its shards."""
     for (kind, n), model_role in product(preparation.request.sizes().items(), MODEL_ROLES):
         if n:
             source = preparation.source(model_role, kind, store=store, meter=meter)

@@ -1,4 +1,4 @@
-"""Records that cross a file or a process, and tasks: what long work is asked to do."""
+"""Records that are written to files or passed to processes, and tasks: orders for long work."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _WORDS = {
 
 
 class Record(BaseModel):
-    """A frozen value with a written form; what is refused is refused in words, without the value.
+    """A frozen value with a canonical JSON form.
 
-    Subclasses give every field its bounds. A validator may raise `AuditError` itself.
+    A refused value raises an AuditError that names the field in words and does not repeat the
+    value. Subclasses give every field its bounds. A validator may raise `AuditError` itself.
     """
 
     model_config = ConfigDict(
@@ -82,7 +83,7 @@ class Record(BaseModel):
 
 @dataclass(frozen=True)
 class Contact:
-    """What work calls while it goes on; `say` takes a sentence for who sits at a command line."""
+    """Functions that running work calls; `say` shows a sentence to the user of a command."""
 
     listen: ProgressListener
     should_stop: StopQuestion
@@ -91,32 +92,33 @@ class Contact:
 
 @dataclass(frozen=True)
 class Question:
-    """What a job is about: its place in the table, and the order that holds names."""
+    """The subject of a job: its values in the table of jobs, and its order, which holds names."""
 
     kind: str  # as the next three in `Job`
     label: str
     scenario: int
     device: str
-    digest: str  # names the question: two that are equal are answered once
+    digest: str  # identifies the question; equal questions are answered once
     audits: tuple[str, ...]  # digests of the audits that will answer it; empty if none
-    order: Mapping[str, Any]  # the task as values of JSON
+    order: Mapping[str, Any]  # the task as JSON values
 
 
 class Task(Record):
-    """What one kind of long work is asked to do.
+    """An order for one kind of long work.
 
-    A field with a description is an option of the command line, named as the field is without
-    `n_`, `is_` or `has_`, or as `flags` says; its examples show how a list is written.
+    A field with a description is an option of the command line. The option has the name of the
+    field without `n_`, `is_` or `has_`, or the name in `flags`. The field's examples show how a
+    list is written.
     """
 
     job: ClassVar[str]
 
     def question(self) -> Question:
-        """Return the task as a question of the table; reads what its answer depends on."""
+        """Return the task as a question of the table. Reads everything the answer depends on."""
         raise NotImplementedError
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Do the work, or what is left of it; returns the identifiers of what came of it."""
+        """Do the work, or the rest of it, and return the identifiers of its results."""
         raise NotImplementedError
 
     def make_question(
@@ -127,22 +129,22 @@ class Task(Record):
         device: str = "cpu",
         audits: tuple[str, ...] = (),
     ) -> Question:
-        """Return the question whose answer depends on `about`, a value of JSON, alone."""
+        """Return a question whose answer depends only on `about`, a JSON value."""
         digest = hashlib.sha256(canonical_json({self.job: about})).hexdigest()
         return Question(self.job, label, 0, device, digest, audits, self.plain())
 
     @classmethod
     def read_answer(cls, question: Question) -> tuple[str, ...]:
-        """Return the kept answer to a question of this kind; empty where it must be computed."""
+        """Return the stored answer to a question of this kind, or () if it must be computed."""
         return ()
 
     @classmethod
     def clear_abandoned(cls) -> None:
-        """Remove what killed processes of this kind left of private things."""
+        """Remove private files that killed processes of this kind left behind."""
 
     @classmethod
     def from_order(cls, order: Mapping[str, Any]) -> Self:
-        """Return the task of an order of the table."""
+        """Return the task that an order of the table describes."""
         try:
             return cls.model_validate_json(canonical_json(order))
         except (ValidationError, ValueError):
@@ -154,17 +156,17 @@ class Task(Record):
 
 DEVICES = ("cpu", "cuda")
 SHORT = "short"
-"""The queue of work that takes minutes at most: it runs on the CPU beside what takes hours."""
+"""The queue of work that takes minutes at most. It runs on the CPU beside jobs of hours."""
 _FIRST_GPU = Path("/dev/nvidia0")
 
 
 def queue_of(device: str) -> str:
-    """Return the queue of a device: "auto" is the GPU where there is one."""
+    """Return the queue of a device; "auto" means the GPU if there is one."""
     return device if device in DEVICES else "cuda" if _FIRST_GPU.exists() else "cpu"
 
 
 def read_file_states(*paths: Path | None, where: str) -> list[list[object]]:
-    """Return what tells files, or those of folders, from what stood there before."""
+    """Return path, size and change time of files, or of the files in folders, to notice changes."""
     states: list[list[object]] = []
     try:
         for path in filter(None, paths):
@@ -176,16 +178,17 @@ def read_file_states(*paths: Path | None, where: str) -> list[list[object]]:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Return a value of JSON as bytes that are the same wherever it is written."""
+    """Return a JSON value as bytes that are the same on every machine."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def refusal(
     error: ValidationError, *, where: str = "", record_type: type[BaseModel] | None = None
 ) -> AuditError:
-    """Return what is wrong with the first field that is refused, in words and without its value.
+    """Return an error that says what is wrong with the first refused field, without its value.
 
-    A field's title is what it is called; one of whole numbers with two bounds is told both.
+    The field is called by its title, if it has one. For a whole number with two bounds the error
+    states both.
     """
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])

@@ -1,9 +1,9 @@
-"""What one stored value looks like: arrays and JSON as bytes, sealed with a checksum.
+"""The format of one stored value: arrays and JSON as bytes, sealed with a checksum.
 
-Equal content gives equal bytes, so that two runs can be compared by their files. The seal finds
-accidents (flipped bits, cut files, files that changed places); it holds no secret, so it does not
-stop someone who may write into the directory from storing a forged number. Nothing read here can
-run code.
+Equal content gives equal bytes, so two runs can be compared by their files. The seal detects
+accidents: flipped bits, truncated files, swapped files. It contains no secret, so it does not stop
+somebody with write access to the directory from storing a forged number. Reading a value cannot run
+code.
 
 Layout: magic (8 bytes), SHA-256 of all that follows (32), length of the key (4, big endian), key,
 zip archive with one `.npy` file per array and `meta.json`.
@@ -32,11 +32,11 @@ _MAGIC = b"kartaud1"
 _N_HEADER_BYTES = len(_MAGIC) + 32 + 4
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,31}(/[A-Za-z0-9_-]{1,128}){1,3}")
 _META = "meta.json"
-# Booleans, integers, floats, complex numbers and fixed-width text: all that numpy writes plainly.
+# Booleans, integers, floats, complex numbers, fixed-width text: numpy writes these without pickle.
 _DTYPE_KINDS = "biufcSU"
-# JSON has no NaN, and undefined is NaN in this house; so it gets a spelling of its own.
+# JSON has no NaN, but undefined numbers are NaN in this program, so NaN has its own spelling.
 _FLOAT = "$float"
-# What the readers of zip, zlib, npy and JSON raise over bytes that are none.
+# Exceptions that the readers of zip, zlib, npy and JSON raise on invalid bytes.
 _NO_ARCHIVE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -49,7 +49,7 @@ _NO_ARCHIVE = (
     OSError,
     RuntimeError,
 )
-# As `np.lib.format` writes one: magic, version, length of the header, header.
+# The header that `np.lib.format` writes: magic, version, length of the header, header.
 _NPY_HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '([<|][biufcSU]\d{1,9})', 'fortran_order': False, "
     rb"'shape': \(([\d, ]{0,700})\), \} *\n",
@@ -64,14 +64,14 @@ class CorruptValueError(ValueError):
 
 @dataclass(frozen=True)
 class Stored:
-    """One value out of the store: arrays by name, and JSON by name (tuples come back as lists)."""
+    """One value from the store: arrays and JSON, each by name (tuples come back as lists)."""
 
     arrays: dict[str, NDArray[Any]]
     meta: dict[str, Any]
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that is not of the form "kind/digest"; raises `ValueError`."""
+    """Raise `ValueError` unless a key has the form "kind/digest"."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise ValueError("a key is a kind, a slash and a digest: letters, digits, '_' and '-' only")
 
@@ -79,9 +79,9 @@ def check_key(key: str) -> None:
 def canonical_json(value: JSON) -> bytes:
     """Return the one spelling of a JSON value: sorted names, no spaces, ASCII.
 
-    NaN and the infinities are written as {"$float": "nan"}, so that they survive the way there
-    and back. 1 and 1.0 and true are three different values. Raises `TypeError` for what is not
-    JSON (numpy integers are not: call `int` first).
+    NaN and the infinities are written as {"$float": "nan"}, so that they survive writing and
+    reading. 1, 1.0 and true are three different values. Raises `TypeError` for values that are not
+    JSON, such as numpy integers (call `int` first).
     """
     return json.dumps(
         _encode_json(value), sort_keys=True, separators=(",", ":"), allow_nan=False
@@ -89,7 +89,7 @@ def canonical_json(value: JSON) -> bytes:
 
 
 def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
-    """Return "kind/SHA-256" of everything that determines a value; `kind` is a short word."""
+    """Return the key "kind/SHA-256" of all parts that determine a value; `kind` is a short word."""
     content = canonical_json({"kind": kind, "parts": parts})
     return f"{kind}/{hashlib.sha256(content).hexdigest()}"
 
@@ -97,8 +97,8 @@ def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
 def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> bytes:
     """Return arrays and JSON as one zip archive; equal content gives equal bytes.
 
-    Equal bytes are promised for one version of zlib; `decode` reads those of every version. Raises
-    `TypeError` for objects, records and what is no JSON.
+    The bytes are equal only for the same version of zlib; `decode` reads those of every version.
+    Raises `TypeError` for arrays of objects or records, and for values that are not JSON.
     """
     members = {f"{name}.npy": _write_npy(array) for name, array in arrays.items()}
     members[_META] = canonical_json(meta)
@@ -116,7 +116,7 @@ def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> b
 
 
 def decode(body: bytes | memoryview) -> Stored:
-    """Return what `encode` was given; CorruptValueError if it is no such archive."""
+    """Return the arrays and JSON that `encode` took. Raises CorruptValueError for other bytes."""
     arrays: dict[str, NDArray[Any]] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as zipped:
@@ -139,7 +139,7 @@ def seal(key: str, body: bytes) -> bytes:
 
 
 def unseal(payload: bytes) -> tuple[str, memoryview]:
-    """Return key and body of a sealed value; CorruptValueError if the checksum does not fit."""
+    """Return key and body of a sealed value. Raises CorruptValueError if the checksum is wrong."""
     view = memoryview(payload)
     if len(view) < _N_HEADER_BYTES or view[: len(_MAGIC)] != _MAGIC:
         raise CorruptValueError("not a stored value")
@@ -154,7 +154,7 @@ def _write_npy(array: NDArray[Any]) -> bytes:
     plain = np.asarray(array)
     if plain.dtype.kind not in _DTYPE_KINDS:
         raise TypeError(f"numbers of type {plain.dtype} cannot be stored without pickle")
-    # Memory order and byte order are no part of the content.
+    # Memory order and byte order do not belong to the content.
     plain = plain.astype(plain.dtype.newbyteorder("<"), order="C", copy=False)
     out = io.BytesIO()
     np.lib.format.write_array(out, plain, allow_pickle=False)
@@ -162,8 +162,8 @@ def _write_npy(array: NDArray[Any]) -> bytes:
 
 
 def _read_npy(data: bytes) -> NDArray[Any]:
-    # numpy reads the header with `ast`, which fails by chance where threads do so at once
-    # (CPython 3.11: "AST constructor recursion depth mismatch"). Ours has one form only.
+    # numpy reads the header with `ast`, which sometimes fails if several threads do so at once
+    # (CPython 3.11: "AST constructor recursion depth mismatch"). Our headers have only one form.
     header = _NPY_HEADER.match(data)
     if header is None:
         raise ValueError("not an array that was written here")

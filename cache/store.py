@@ -1,12 +1,13 @@
-"""Results by content key: what was computed once is kept, checked and never computed again.
+"""Results by content key: each is computed once, stored, and checked when it is read.
 
-Every value is a file named by its key, sealed, and written whole or not at all: the files are the
-truth, and a reader needs no lock. Beside them diskcache holds an index of the keys, which lists
-every file and is made anew from the files where it is lost or damaged; writers and whoever asks it
-take turns by one lock file. A damaged value is moved aside and counted, never served.
+Every value is a sealed file named by its key, and is written completely or not at all. The files
+are authoritative, and reading one needs no lock. Beside them, diskcache holds an index of the keys,
+which lists every file and is rebuilt from the files if it is lost or damaged. Writers and users of
+the index take turns through one lock file. A damaged value is moved aside and counted, never
+returned.
 
-As it comes, diskcache unpickles what it finds in its database (CVE-2025-69872; `JSONDisk` does not
-cure it) and removes any file that a row names. Here a row is a text key and a number.
+By default diskcache unpickles the contents of its database (CVE-2025-69872; `JSONDisk` does not
+prevent it) and removes any file that a row names. Here a row is only a text key and a number.
 """
 
 from __future__ import annotations
@@ -45,34 +46,33 @@ __all__ = ["JSON", "Store", "StoreError", "Stored", "content_key", "private_data
 T = TypeVar("T")
 DATABASE = "cache.db"
 _VALUES, _INDEX, _ENDING = "values", "index", ".val"
-# What diskcache raises over a damaged database is of many kinds, since it trusts what it reads.
+# diskcache raises many kinds of errors on a damaged database, since it trusts what it reads.
 _DAMAGE = (sqlite3.Error, TypeError, LookupError, AttributeError)
-# These are troubles of the machine: the database may well be whole.
+# These are problems of the machine; the database may be intact.
 _MACHINE = ("FULL", "IOERR", "BUSY", "LOCKED", "READONLY", "NOMEM")
 _FULL = "The disk is full."
 _FREE = "Free some space and start again: everything finished so far is kept."
 _RECORD = "record"
 _SYNCHRONOUS_FULL = 2
-# Given anew each time, so that none that matters comes from the library's version or the file.
+# Set at each opening, so that no important setting comes from the library's version or the file.
 _SETTINGS: dict[str, int | str] = {
     "eviction_policy": "none",
     "cull_limit": 0,  # nothing is ever dropped, whatever the clock says
-    "sqlite_mmap_size": 0,  # a file cut short under a map would kill the process
+    "sqlite_mmap_size": 0,  # a mapped file that is truncated would kill the process
     "sqlite_synchronous": 1,  # while the settings themselves are written, one by one
 }
 
 
 class StoreError(AuditError):
-    """The directory of results cannot be read or written; the text says why, in plain words."""
+    """The directory of results cannot be read or written; the text says why."""
 
 
 class Store:
     """Arrays and JSON by key in one directory, for any number of processes and threads.
 
-    The directory is made with mode 700, or set to it; `n_corrupt` counts the damaged values that
-    this object has moved into `quarantine/`, `n_rebuilt` how often it made the index of values
-    anew. Every method raises `StoreError` where the directory cannot be read or written, and
-    `ValueError` for what is no key.
+    The directory gets mode 700. `n_corrupt` counts the damaged values that this object has moved
+    into `quarantine/`; `n_rebuilt` counts how often it rebuilt the index. Every method raises
+    `StoreError` if the directory cannot be read or written, and `ValueError` for an invalid key.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -93,28 +93,28 @@ class Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open between two calls."""
+        """Do nothing: no file stays open between two calls."""
 
     def put(
         self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]
     ) -> None:
-        """Keep arrays and JSON under a key; the last writer wins, equal content is not rewritten.
+        """Store arrays and JSON under a key. The last writer wins; equal content is not rewritten.
 
-        Raises `TypeError` or `ValueError` where the content cannot be stored: `cache.payload`.
+        Raises `TypeError` or `ValueError` if the content cannot be stored (see `cache.payload`).
         """
         changing()
         path = self._path(key)
         payload = seal(key, encode(arrays=arrays, meta=meta))
         with self._explain_errors(), self._lock():
             if _read(path) != payload:
-                if not path.exists():  # listed first: a file that is not listed is never seen
+                if not path.exists():  # listed first: unlisted files are not found
                     self._use_index(lambda index: index.set(key, 1))
                 _make_folder(path.parent)
                 with whole_file(path) as file:
                     file.write(payload)
 
     def get(self, key: str) -> Stored | None:
-        """Return what was put under a key, or None if it has to be computed (again)."""
+        """Return the value under a key, or None if it must be computed (again)."""
         path = self._path(key)
         with self._explain_errors():
             payload = _read(path)
@@ -132,7 +132,7 @@ class Store:
                 return None
 
     def remove(self, *keys: str) -> None:
-        """Forget values, and what there is not."""
+        """Remove values; keys without a value are ignored."""
         changing()
         with self._explain_errors(), self._lock():
             for key in keys:
@@ -140,7 +140,7 @@ class Store:
             self._use_index(partial(_delist, keys))
 
     def put_record(self, key: str, record: JSON) -> None:
-        """Keep one JSON value under a key; NaN is allowed."""
+        """Store one JSON value under a key; NaN is allowed."""
         self.put(key, arrays={}, meta={_RECORD: record})
 
     def get_record(self, key: str) -> Any:
@@ -149,7 +149,7 @@ class Store:
         return None if stored is None else stored.meta.get(_RECORD)
 
     def keys(self, prefix: str = "") -> tuple[str, ...]:
-        """Return the keys that begin with `prefix`, sorted; their values are not checked."""
+        """Return the keys that begin with `prefix`, sorted, without checking their values."""
         with self._explain_errors(), self._lock():
             listed = self._use_index(lambda index: list(index.iterkeys()))
         return tuple(
@@ -163,7 +163,7 @@ class Store:
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
-        """Say in plain words what the machine could not do."""
+        """Turn errors of the disk and the index into a StoreError in plain words."""
         try:
             yield
         except (OSError, diskcache.Timeout, *_DAMAGE) as error:
@@ -178,7 +178,7 @@ class Store:
             ) from error
 
     def _use_index(self, operation: Callable[[Any], T]) -> T:
-        """Ask the index, made anew where it is missing or damaged; the caller holds the lock."""
+        """Use the index, rebuilt if it is missing or damaged; the caller holds the lock."""
         folder, values = self.directory / _INDEX, self.directory / _VALUES
         try:
             if (folder / DATABASE).exists():
@@ -191,8 +191,8 @@ class Store:
         self.n_rebuilt += values.exists()
         for leftover in self.directory.glob(f"{_INDEX}.making-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        # A name of its own: a connection that an error left open takes away, when it is closed at
-        # last, whatever log stands under the path of its own.
+        # The new index gets a name of its own: a connection that an error left open deletes the log
+        # that lies under its path at the time it is closed.
         new_folder = folder.with_suffix(f".making-{secrets.token_hex(4)}")
         new_folder.mkdir(mode=0o700)
         with closing(_Index(new_folder)) as index, index.transact():
@@ -221,7 +221,7 @@ def _delist(keys: Iterable[str], index: Any) -> None:
 
 
 class _Keys(diskcache.Disk):  # type: ignore[misc]
-    """Keys alone; nothing is ever unpickled, and no file is removed."""
+    """Stores only keys; nothing is unpickled, and no file is removed."""
 
     def get(self, key: Any, raw: Any) -> str:
         try:
@@ -235,17 +235,17 @@ class _Keys(diskcache.Disk):  # type: ignore[misc]
 
 
 class _Index(diskcache.Cache):  # type: ignore[misc]
-    """An index of mode 600, made if it is not there; raises one of `_DAMAGE` if it is damaged."""
+    """An index of mode 600, created if missing. Raises one of `_DAMAGE` if it is damaged."""
 
     def __init__(self, folder: Path) -> None:
         private_database(folder / DATABASE)
         try:
             super().__init__(str(folder), timeout=60, disk=_Keys, **_SETTINGS)
-            # From here on, what was said to be listed survives a power cut.
+            # From here on, a listed key survives a power cut.
             self.reset("sqlite_synchronous", _SYNCHRONOUS_FULL)
         except BaseException as error:
-            # A connection left open takes away the log under its path whenever it is closed: by
-            # then that of an index made anew.
+            # A connection that stays open deletes the log under its path when it is closed later;
+            # by then that log may belong to a new index.
             with suppress(AttributeError, sqlite3.Error):
                 self.close()
             if isinstance(error, ValueError | AssertionError):  # it unpacks what it reads
@@ -254,11 +254,11 @@ class _Index(diskcache.Cache):  # type: ignore[misc]
 
 
 def private_database(path: Path) -> None:
-    """Make an empty database if none is there, and set its mode to 600, without opening it.
+    """Create an empty database if there is none, and set its mode to 600, without opening it.
 
-    SQLite's locks belong to the process, not to the descriptor: whoever closes *any* descriptor
-    of the file takes them from every connection of the process, and another process then believes
-    itself alone and deletes the log that they write. So nobody but SQLite opens a database.
+    SQLite's locks belong to the process, not to the descriptor. Closing *any* descriptor of the
+    file releases the locks of every connection of the process. Another process then sees no other
+    user and deletes the log that these connections write. So only SQLite opens a database.
     """
     # SQLite gives its side files the mode of the database, so the mode is set before it is used.
     with suppress(FileExistsError):
@@ -273,7 +273,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder, with those above it, whose names are on the disk for good."""
+    """Make a folder and its missing parents, and flush their names to the disk."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700)

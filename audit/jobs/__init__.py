@@ -1,1 +1,1 @@
-"""Long work in processes of its own: a queue for each device, one worker, one process a job."""
+"""Long work in separate processes: a queue and a worker per device, and a process per job."""

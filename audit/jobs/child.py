@@ -1,4 +1,4 @@
-"""The process of one job: does what its order says, and writes down how it ended."""
+"""The process of one job: does the work of its order and records how it ended."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _LAST = 19  # the greatest niceness
 
 
 def lower_priority() -> None:
-    """Let pages come first: work of hours takes what they leave of the processors and the disk.
+    """Give pages priority: long work uses only the processor and disk time that they leave.
 
-    On the disk, too, the kernel ranks by niceness. Where it groups processes by session that ranks
-    within the session alone, and the job's session has a niceness of its own. Beside other work
-    without a pause that leaves some hundredth of a processor: the variable asks for less niceness.
+    The kernel ranks disk access by niceness, too. If it groups processes by session, niceness ranks
+    only within a session, so the job's session gets the same niceness. Beside other work without a
+    pause the job then gets about a hundredth of a processor; `NICENESS_VARIABLE` sets a lower
+    niceness.
     """
     niceness_text = os.environ.get(NICENESS_VARIABLE, "")
     niceness = min(int(niceness_text), _LAST) if niceness_text.isdecimal() else _LAST
@@ -34,7 +35,7 @@ def lower_priority() -> None:
 
 
 def main() -> int:
-    """Do the job that the command line names, if it still is to be done."""
+    """Do the job that the command line names, if it is still running."""
     os.umask(0o077)
     lower_priority()
     stay_offline()

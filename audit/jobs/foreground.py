@@ -1,4 +1,4 @@
-"""A job in the process of the command that asks: queued and seen like all others."""
+"""A job in the process of the command that asks for it: queued and listed like all others."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ Say = Callable[[str], None]
 
 
 def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
-    """Answer a question in this process, in its turn; where somebody answers it, wait for that.
+    """Answer a question in this process, in its turn, or wait for a job that already answers it.
 
-    Raises AuditError if it cannot be answered, AuditCancelled if somebody stopped it.
+    Raises AuditError if it cannot be answered, and AuditCancelled if somebody stopped it.
     """
     result: tuple[str, ...] | None = None
     while result is None:
         job_id = new_identifier()
-        lock = job_lock(job_id)  # held before the job can be seen: who finds it free may bury it
+        lock = job_lock(
+            job_id
+        )  # held before the job is listed: a process that finds it free may end the job
         try:
             if (job := table.insert(question, runner=COMMAND, job_id=job_id)) is not None:
                 return _answer(job, progress=progress, say=say)
@@ -49,7 +51,7 @@ def _answer(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...
             table.end(job.job_id, state="done", result=result)
             return result
     finally:
-        table.end(job.job_id, state="interrupted")  # does nothing where it ended above
+        table.end(job.job_id, state="interrupted")  # does nothing if the job has ended above
         if device is not None:
             device.release()
 
@@ -79,7 +81,7 @@ def _claim_device(job: Job) -> Lock | None:
     if first is None or first.job_id != job.job_id or (lock := device_lock(job.device)) is None:
         return None
     settle(job.device)
-    first = table.find_oldest_queued(job.device)  # an older one may have been put back just now
+    first = table.find_oldest_queued(job.device)  # an older job may have been put back just now
     if first is not None and first.job_id == job.job_id and table.claim(job.job_id):
         return lock
     lock.release()
@@ -87,7 +89,7 @@ def _claim_device(job: Job) -> Lock | None:
 
 
 def _look_after_others(last_look: float) -> float:
-    """See now and then that no other job waits for a process that died; return when it was seen."""
+    """Recover jobs whose process died, every few seconds; return the time of the last look."""
     if time.monotonic() - last_look <= _RECOVER_SECONDS:
         return last_look
     recover()
@@ -95,7 +97,7 @@ def _look_after_others(last_look: float) -> float:
 
 
 def _follow(job: Job, *, progress: ProgressListener, say: Say) -> tuple[str, ...] | None:
-    """Wait for somebody else's job; None where it was interrupted: do it oneself then."""
+    """Wait for another process's job; return None if it was interrupted and must be done here."""
     say(f"The same question is being answered by job {job.job_id}; its progress follows.")
     last_look = -_RECOVER_SECONDS
     try:

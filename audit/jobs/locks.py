@@ -1,4 +1,4 @@
-"""Queues and their locks: who computes for a device, who is its worker, whose job still lives."""
+"""Queues and locks: the right to compute for a device, to be its worker, to run a job."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ QUEUES = (*DEVICES, SHORT)
 
 
 def jobs_dir(folder: str = "") -> Path:
-    """Return the directory of the jobs or a folder in it, made with mode 700."""
+    """Return the directory of the jobs or a folder in it, created with mode 700."""
     path = home_folder("jobs")
     return home_folder(f"jobs/{folder}") if folder else path
 
 
 def device_lock(device: str) -> Lock | None:
-    """Take the right to compute for a queue; None where another process has it."""
+    """Take the right to compute for a queue; None if another process has it."""
     return _take_lock(f"device-{device}.lock")
 
 
 def worker_lock(device: str) -> Lock | None:
-    """Take the right to be a queue's worker; None where another process has it."""
+    """Take the right to be a queue's worker; None if another process has it."""
     return _take_lock(f"worker-{device}.lock")
 
 
 def job_lock(job_id: str) -> Lock | None:
-    """Take the lock of a job that a command runs itself; None where that command lives."""
+    """Take the lock of a job that a command runs itself; None while that command lives."""
     return _take_lock(f"job-{job_id}.lock")
 
 
 def forget_job_lock(job_id: str) -> None:
-    """Remove the lock file of a job that has ended; one that cannot be removed does no harm."""
+    """Remove the lock file of a job that has ended; if it cannot be removed, it does no harm."""
     with suppress(OSError):
         (jobs_dir() / f"job-{job_id}.lock").unlink(missing_ok=True)
 
 
 def table_lock() -> Lock:
-    """Wait for the right to make the table of jobs, and take it."""
+    """Wait for the right to create the table of jobs, and take it."""
     lock = _take_lock("table-jobs.lock", waits=True)
     assert lock is not None
     return lock
 
 
 def explain_unusable(error: Exception) -> AuditError:
-    """Return what a person is told where the jobs' directory cannot be used."""
+    """Return the error for a directory of jobs that cannot be used."""
     return AuditError(
         "The list of jobs cannot be read or written ({reason}).",
         do="See that the disk has room and that the data directory is writable, then try again.",

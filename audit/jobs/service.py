@@ -1,4 +1,4 @@
-"""Jobs for pages and commands: ask, cancel, resume, look. Torch-free, and answered at once."""
+"""Jobs for pages and commands: ask, cancel, resume, list. Torch-free; every call is quick."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ KINDS = {
     "tagging": "audit.deid.tasks:TaggingTask",
     "score": "audit.deid.scoring:ScoreTask",
 }
-"""The kinds of long work: where the task of each stands, loaded when its kind is asked for."""
+"""Kind of long work -> its task class, which is imported when the kind is first needed."""
 WORKER_MODULE = "audit.jobs.worker"
-_MAX_LOG_BYTES = 1_000_000  # where a worker cannot live, another is started each second
+_MAX_LOG_BYTES = 1_000_000  # if a worker dies at its start, another starts every second
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def task_class(kind: str) -> type[Task]:
-    """Return what a kind of work is asked to do."""
+    """Return the task class of a kind of work."""
     if kind not in KINDS:
         raise AuditError("This kind of work is of another version of the program.", where=kind)
     task_type: type[Task] = resolve_name(KINDS[kind])
@@ -48,7 +48,7 @@ def task_class(kind: str) -> type[Task]:
 
 @contextmanager
 def open_task(job: Job) -> Iterator[Task]:
-    """Give the task of a job; the table is told if the block ends in words, or stopped."""
+    """Yield the task of a job; if the block fails or is stopped, record that in the table."""
     try:
         yield task_class(job.kind).from_order(read_order(job.job_id))
     except (AuditCancelled, KeyboardInterrupt):
@@ -67,7 +67,7 @@ def ensure_worker(device: str) -> bool:
     lock = locks.worker_lock(device)
     if lock is None:
         return False
-    # The shell ends at once, so that the worker is nobody's child here. It is handed the lock.
+    # The shell ends at once, so the worker is no child of this process. It inherits the lock.
     words = ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-m", WORKER_MODULE, device]
     with lock:
         started = _start([*words, str(lock.descriptor)], log=f"worker-{device}", lock=lock)
@@ -77,7 +77,7 @@ def ensure_worker(device: str) -> bool:
 
 
 def start_child(module: str, *, job_id: str, lock: Lock) -> subprocess.Popen[bytes]:
-    """Start the process of one job, which from then on holds the device's lock too."""
+    """Start the process of one job, which from then on also holds the device's lock."""
     return _start([sys.executable, "-m", module, job_id], log=f"job-{job_id}", lock=lock)
 
 
@@ -104,7 +104,7 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
 MAX_ATTEMPTS = 3
 _DAY_SECONDS = 86_400.0
 LOOK_SECONDS = 1.0
-"""How often servers and workers look whether a job waits for a process that died."""
+"""Seconds between two looks of servers and workers for jobs whose process died."""
 _DIED = (
     "The system stopped this process {n} times, most often because memory ran out; everything "
     "finished before is kept."
@@ -118,11 +118,11 @@ _FREE = (
 def recover() -> None:
     """Settle jobs whose process died, and see that every queue with work has a worker.
 
-    One look is not enough: the locks of a process that dies fall some moments after it.
+    One look is not enough: the locks of a dying process are released some moments later.
     """
     active_devices = {job.device for job in table.list_jobs(is_active=True)}
     for device in active_devices.intersection(locks.QUEUES):
-        if (lock := locks.device_lock(device)) is not None:  # nobody computes on it
+        if (lock := locks.device_lock(device)) is not None:  # no process computes on it
             with lock:
                 settle(device)
         remaining_jobs = table.list_jobs(is_active=True)
@@ -132,7 +132,7 @@ def recover() -> None:
 
 @contextmanager
 def look_after_jobs(*, daily: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Look after all jobs, again and again, in a thread that lives as long as the block.
+    """Recover jobs repeatedly in a thread that runs as long as the block.
 
     `daily` is called at the beginning and once a day.
     """
@@ -143,9 +143,9 @@ def look_after_jobs(*, daily: Callable[[], object] = lambda: None) -> Iterator[N
         while not ended.is_set():
             if time.monotonic() >= due:
                 due = time.monotonic() + _DAY_SECONDS
-                with suppress(Exception):  # the command line says why
+                with suppress(Exception):  # `audit purge` shows the error
                     daily()
-            with suppress(Exception):  # the pages say why; the next look may go well
+            with suppress(Exception):  # the pages show the error; the next look may succeed
                 recover()
             ended.wait(LOOK_SECONDS)
 
@@ -161,7 +161,7 @@ def look_after_jobs(*, daily: Callable[[], object] = lambda: None) -> Iterator[N
 def settle(device: str) -> None:
     """Settle a device's dead jobs; the caller holds the device's lock.
 
-    Whoever runs a job holds that lock, so under it every job that is said to run is dead.
+    The process of a running job holds that lock, so every job still marked as running is dead.
     """
     for job in table.list_jobs(is_active=True):
         if job.device == device and job.state == "running":
@@ -171,7 +171,7 @@ def settle(device: str) -> None:
 
 
 def is_left_to_command(job: Job) -> bool:
-    """Whether a waiting job's command lives; if not, the job is marked as interrupted."""
+    """Return whether a waiting job's command lives; if not, mark the job as interrupted."""
     lock = locks.job_lock(job.job_id)
     if lock is None:
         return True
@@ -201,12 +201,12 @@ active_job = table.find_active
 
 
 def active_jobs() -> tuple[Job, ...]:
-    """Return the jobs that wait or run, the one asked last first."""
+    """Return the jobs that wait or run, the newest first."""
     return table.list_jobs(is_active=True)
 
 
 def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
-    """Ask for work of a kind: the job that does it, be it new, under way, or done already.
+    """Ask for work of a kind; return the job that does it: new, active, or already done.
 
     Raises AuditError if a field is refused, or the data directory cannot be used.
     """
@@ -214,7 +214,7 @@ def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
 
 
 def ask(question: Question, *, owner: str = "") -> Job:
-    """Add a job for a question, or return the one that is about it already."""
+    """Add a job for a question, or return the job that the question already has."""
     changing()
     result = task_class(question.kind).read_answer(question)
     if result and (done_job := table.find_latest_done(question.digest)):
@@ -228,7 +228,7 @@ def ask(question: Question, *, owner: str = "") -> Job:
 
 
 def cancel(job_id: str) -> Job:
-    """Stop a job; what is finished is kept. A job that has ended stays as it is."""
+    """Stop a job; finished parts are kept. A job that has ended stays unchanged."""
     changing()
     table.ask_to_cancel(job(job_id).job_id)
     recover()
@@ -236,9 +236,9 @@ def cancel(job_id: str) -> Job:
 
 
 def resume(job_id: str) -> Job:
-    """Let a failed, cancelled or interrupted job go on where it stopped; others stay as they are.
+    """Continue a failed, cancelled or interrupted job where it stopped; leave others unchanged.
 
-    Raises AuditError if there is no such job, or what it was to do is no longer kept.
+    Raises AuditError if there is no such job, or if its order is no longer kept.
     """
     changing()
     old = job(job_id)
@@ -252,7 +252,10 @@ def resume(job_id: str) -> Job:
 
 
 def job(job_id: str) -> Job:
-    """Return a job by its id or its beginning, 4 digits or more; AuditError if not just one."""
+    """Return the job with this id or beginning of an id (at least 4 digits).
+
+    Raises AuditError unless exactly one job fits.
+    """
     matches = table.find_by_prefix(job_id) if len(job_id) >= 4 else ()
     if len(matches) != 1:
         sentence = "{n_found} jobs begin so." if matches else "There is no such job."
@@ -262,11 +265,11 @@ def job(job_id: str) -> Job:
 
 
 def can_resume(job: Job) -> bool:
-    """Whether a job ended without an answer and its order is still kept."""
+    """Return whether a job ended without an answer and its order is still kept."""
     return job.state in table.RESUMABLE and has_order(job.job_id)
 
 
 def forget(job_id: str) -> None:
-    """Remove an ended job, and the names in its order, from the list; its results stay."""
+    """Remove an ended job and its order, which holds names; its results stay."""
     changing()
     table.forget(job_id)

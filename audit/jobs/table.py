@@ -1,4 +1,4 @@
-"""The table of jobs and their orders, and how work tells it how far it is and asks to stop."""
+"""The table of jobs, their orders, and the contact by which running work uses the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cache.store import private_database
 ACTIVE = ("queued", "running")
 RESUMABLE = ("failed", "cancelled", "interrupted")
 WORKER, COMMAND = "worker", "cli"
-"""Who runs a job: the device's worker, or the command that asked."""
+"""Runner of a job: the device's worker, or the command that asked for it."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Failure:
     do: str = ""
 
     def to_text(self) -> str:
-        """Return it as JSON, the sentences with their keys and values."""
+        """Return the failure as JSON: each sentence with its key and values."""
         return json.dumps({name: Message(part).dump() for name, part in asdict(self).items()})
 
     @classmethod
     def read(cls, text: str) -> Failure:
-        """Return what `to_text` wrote."""
+        """Return the failure that `to_text` wrote."""
         messages = json.loads(text)
         return cls(*(Message.read(messages[name]) for name in ("what", "where", "do")))
 
@@ -48,25 +48,25 @@ class Job:
     """One line of the table of jobs."""
 
     job_id: str  # 12 random hexadecimal digits
-    kind: str  # what is done: one of `audit.jobs.service.KINDS`
-    label: str  # which models or notes; no person's name
-    scenario: int  # 1 or 2; 0 where there is none or there are several
-    device: str  # the queue it stands in: "cpu", "cuda", or "short" beside them
-    question: str  # digest of the question; two active jobs never have the same
+    kind: str  # one of `audit.jobs.service.KINDS`
+    label: str  # the models or notes; never a person's name
+    scenario: int  # 1 or 2; 0 for none or several
+    device: str  # its queue: "cpu", "cuda", or "short"
+    question: str  # digest of the question; active jobs never share one
     state: str  # one of `ACTIVE`, "done", or one of `RESUMABLE`
-    phase: str  # what is being done, as the engine calls it
+    phase: str  # current phase, in the engine's words
     share: float  # share done, 0-1
-    seconds_left: float | None  # None where nothing can be said yet
-    created: str  # as the next two an ISO time stamp in UTC, "" where there is none
+    seconds_left: float | None  # None if it cannot be estimated yet
+    created: str  # like the next two an ISO time stamp in UTC, "" for none
     started: str
     finished: str
-    n_attempts: int  # how often it was started
+    n_attempts: int  # number of starts
     is_cancel_wanted: bool  # whether somebody asked to stop it
     runner: str  # `WORKER` or `COMMAND`
-    failure: Failure | None  # why it failed; None where it did not
-    result: tuple[str, ...]  # digests of the audits; of a corpus or a training its identifier
-    owner: str  # who asked, as the screen knows them
-    n_before: int  # jobs on the same device that come first; 0 unless it waits
+    failure: Failure | None  # None unless it failed
+    result: tuple[str, ...]  # digests of audits, or the identifier of another result
+    owner: str  # who asked, by the name of their login
+    n_before: int  # jobs ahead of it on the same device; 0 unless it waits
 
     @property
     def is_active(self) -> bool:
@@ -75,7 +75,7 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """What is being done, as a code: letters and underscores only."""
+        """The current phase as a code: letters and underscores only."""
         if self.state == "queued":
             return "waiting"
         if self.state == "running" and self.is_cancel_wanted:
@@ -86,7 +86,7 @@ class Job:
 
 
 def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
-    """Keep an order whole or not at all, readable for its owner only."""
+    """Store an order completely or not at all, readable only by its owner."""
     try:
         with whole_file(_find_order_path(job_id)) as file:
             file.write(json.dumps(order).encode("ascii"))
@@ -95,7 +95,7 @@ def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
 
 
 def read_order(job_id: str) -> dict[str, Any]:
-    """Return a job's order; AuditError if it is no longer there or damaged."""
+    """Return a job's order. Raises AuditError if it is missing or damaged."""
     try:
         order = json.loads(_find_order_path(job_id).read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -152,9 +152,9 @@ def insert(
     job_id: str = "",
     result: tuple[str, ...] = (),
 ) -> Job | None:
-    """Add a waiting job, or with a result one that is done; None where the question is active.
+    """Add a waiting job, or a finished one if there is a result; None if the question is active.
 
-    The order of a waiting job is kept before any worker can see the job.
+    The order of a waiting job is stored before any worker can find the job.
     """
     job_id = job_id or new_identifier()
     if not result:
@@ -192,7 +192,7 @@ def insert(
 
 
 def get(job_id: str) -> Job | None:
-    """Return a job; None where there is none with this id."""
+    """Return the job with this id, or None."""
     return _select_first("job_id = ?", job_id)
 
 
@@ -207,29 +207,29 @@ def find_latest_done(question: str) -> Job | None:
 
 
 def find_oldest_queued(device: str) -> Job | None:
-    """Return the job whose turn it is on a device."""
+    """Return the job that is next on a device."""
     return _select_first("device = ? and state = 'queued'", device, order="turn")
 
 
 def has_work(device: str) -> bool:
-    """Whether a job of a device waits, or is said to run."""
+    """Return whether a job of a device waits or is marked as running."""
     return _select_first(f"device = ? and state in {_ACTIVE}", device) is not None
 
 
 def list_jobs(*, is_active: bool = False) -> tuple[Job, ...]:
-    """Return all jobs, or those that wait or run, the one asked last first."""
+    """Return all jobs, or those that wait or run, the newest first."""
     return _select(
         f"state in {_ACTIVE} order by turn desc" if is_active else "1 order by turn desc"
     )
 
 
 def find_by_prefix(prefix: str) -> tuple[Job, ...]:
-    """Return the jobs whose id begins so."""
+    """Return the jobs whose id begins with `prefix`."""
     return _select("substr(job_id, 1, ?) = ?", len(prefix), prefix)
 
 
 def claim(job_id: str) -> bool:
-    """Say that a waiting job runs now; False where it no longer waits."""
+    """Mark a waiting job as running; return False if it no longer waits."""
     return _change(
         job_id,
         "state = 'queued'",
@@ -239,7 +239,7 @@ def claim(job_id: str) -> bool:
 
 
 def note_progress(job_id: str, progress: Progress) -> bool | None:
-    """Say how far a running job has come; returns if it should stop, None where it does not run."""
+    """Record a running job's progress; return whether it should stop, None if it is not running."""
     values = {
         "job_id": job_id,
         "phase": FINISHING if progress.share >= 1 else progress.phase,
@@ -256,13 +256,13 @@ def note_progress(job_id: str, progress: Progress) -> bool | None:
 
 
 def is_cancel_wanted(job_id: str) -> bool:
-    """Whether a job should stop; also where it is no longer there."""
+    """Return whether a job should stop, or no longer exists."""
     job = get(job_id)
     return job is None or job.is_cancel_wanted
 
 
 def ask_to_cancel(job_id: str) -> None:
-    """End a waiting job at once, and ask a running one to stop."""
+    """End a waiting job at once, or ask a running job to stop."""
     _change(job_id, "state = 'queued'", "state = 'cancelled', finished = :now")
     _change(job_id, "state = 'running'", "is_cancel_wanted = 1")
 
@@ -270,7 +270,7 @@ def ask_to_cancel(job_id: str) -> None:
 def end(
     job_id: str, *, state: str, result: tuple[str, ...] = (), failure: Failure | None = None
 ) -> bool:
-    """Say how an active job ended; False where it had ended already."""
+    """Record how an active job ended; return False if it had already ended."""
     has_ended = _change(
         job_id,
         f"state in {_ACTIVE}",
@@ -286,7 +286,7 @@ def end(
 
 
 def put_back(job_id: str, *, is_tried: bool = True) -> bool:
-    """Let a job whose process died, or could not be started at all, wait again in its old turn."""
+    """Queue a job again in its old turn, after its process died or could not be started."""
     return _change(
         job_id,
         "state = 'running'",
@@ -296,7 +296,7 @@ def put_back(job_id: str, *, is_tried: bool = True) -> bool:
 
 
 def queue_again(job_id: str) -> bool:
-    """Let an ended job wait again, behind all others; False where its question is active."""
+    """Queue an ended job again, behind all others; return False if its question is active."""
     try:
         return _change(
             job_id,
@@ -310,7 +310,7 @@ def queue_again(job_id: str) -> bool:
 
 
 def forget(job_id: str) -> None:
-    """Remove an ended job from the table, and its order; one that waits or runs stays."""
+    """Remove an ended job and its order; a job that waits or runs stays."""
     if _execute(f"delete from jobs where job_id = ? and state not in {_ACTIVE}", (job_id,)):
         forget_order(job_id)
 
@@ -321,7 +321,7 @@ def _change(job_id: str, condition: str, change: str, **values: Any) -> bool:
 
 
 def _execute(query: str, values: Any) -> int:
-    """Do a statement; returns the number of rows that it changed."""
+    """Execute a statement and return the number of rows that it changed."""
     with _open_table() as table:
         return table.execute(query, values).rowcount
 
@@ -350,7 +350,7 @@ def _open_table() -> Iterator[sqlite3.Connection]:
     path = jobs_dir() / FILE
     try:
         private_database(path)
-        # A connection a call: pages run in ever new threads, and opening one takes 0.2 ms.
+        # One connection per call: pages run in new threads, and opening one takes 0.2 ms.
         with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)) as table:
             table.row_factory = sqlite3.Row
             if _read_version(table) != _VERSION:
@@ -364,7 +364,7 @@ def _open_table() -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def lock_table() -> Iterator[Path]:
-    """Let nobody change the table while the block goes on; gives its file."""
+    """Block changes of the table while the block runs; yield its file."""
     with _open_table() as table:
         table.execute("begin immediate")
         try:
@@ -388,7 +388,7 @@ def _make_table(table: sqlite3.Connection) -> None:
             "The list of jobs was written by an older version of the program.",
             do="Export its audits with that version, then use another data directory.",
         )
-    # Two processes that change the journal at once would both be told that the table is locked.
+    # If two processes changed the journal at once, both would fail because the table is locked.
     with table_lock():
         for statement in (
             "pragma journal_mode = wal",
@@ -403,7 +403,7 @@ def _make_table(table: sqlite3.Connection) -> None:
 
 WRITE_SECONDS = 0.25
 ASK_SECONDS = 0.25
-"""Seconds between two writes, and between two questions whether to stop; a write asks too."""
+"""Seconds between two writes, and between two checks whether to stop; a write also checks."""
 
 
 def table_contact(
@@ -412,7 +412,7 @@ def table_contact(
     listener: ProgressListener = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Contact:
-    """Return a contact that writes to the table of jobs, some times a second, and reads from it."""
+    """Return a contact that writes progress to the table a few times a second and reads from it."""
     last_write = last_question = 0.0
     last_phase, is_wanted = "", False
 
@@ -422,7 +422,7 @@ def table_contact(
         moment, phase = time.monotonic(), FINISHING if progress.share >= 1 else progress.phase
         if last_phase != phase or moment - last_write >= WRITE_SECONDS:
             last_write, last_phase = moment, phase
-            with suppress(AuditError):  # a busy table or a full disk ends no work of hours
+            with suppress(AuditError):  # a busy table or a full disk must not end long work
                 if (answer := note_progress(job_id, progress)) is not None:
                     last_question, is_wanted = moment, answer
 
@@ -431,7 +431,7 @@ def table_contact(
         moment = time.monotonic()
         if not is_wanted and moment - last_question >= ASK_SECONDS:
             last_question = moment
-            with suppress(AuditError):  # it is asked again
+            with suppress(AuditError):  # the next call checks again
                 is_wanted = is_cancel_wanted(job_id)
         return is_wanted
 

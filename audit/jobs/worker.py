@@ -1,4 +1,4 @@
-"""A device's worker: starts one process a job, one after the other, and stops it when asked to."""
+"""A device's worker: runs jobs one by one, each in its own process, and stops them on request."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ T = TypeVar("T")
 POLL_SECONDS = 0.1
 IDLE_VARIABLE = "KART_AUDIT_WORKER_IDLE_SECONDS"
 IDLE_SECONDS = float(os.environ.get(IDLE_VARIABLE, "300"))
-"""A worker for which nothing has come for so long ends; the next job starts another."""
+"""A worker without a job for this long ends; the next job starts another."""
 TERMINATE_AFTER, KILL_AFTER = 0.4, 0.8
-"""Seconds after the wish to cancel; every finished shard is kept whatever happens."""
+"""Seconds after a request to cancel; every finished shard is kept in any case."""
 CHILD_MODULE = "audit.jobs.child"
 
 
 def work(device: str, *, lock: Lock | None) -> None:
-    """Do a device's jobs until none has come for a while; whoever started this has its lock."""
+    """Do a device's jobs until none has come for a while. The caller holds the worker's lock."""
     while lock is not None:
         _serve(device)
         lock.release()
-        # Who asked in this moment saw a living worker and started none.
+        # A process that asked in this moment saw a living worker and started none.
         is_asked = _Rounds().do(
             lambda: table.find_oldest_queued(device) is not None, otherwise=True
         )
@@ -38,25 +38,25 @@ def work(device: str, *, lock: Lock | None) -> None:
 
 
 class _Rounds:
-    """What a worker does again and again: no trouble ends it, since jobs would wait for ever."""
+    """Repeated steps of a worker; no failure ends it, because jobs would then wait for ever."""
 
     def __init__(self) -> None:
         self._last_look = -LOOK_SECONDS
         self._last_trouble = ""
 
     def do(self, step: Callable[[], T], *, otherwise: T) -> T:
-        """Return what a step returns; where it fails, write down the kind of trouble."""
+        """Return a step's result; if it fails, log the kind of error and return `otherwise`."""
         try:
             return step()
         except Exception as error:  # noqa: BLE001 (a full disk, a busy table, no room for a child)
-            # Its text may hold a name, and it may come again each round.
+            # Only the kind is logged, once: the text may hold a name, and the error may recur.
             if self._last_trouble != (trouble := type(error).__name__):
                 sys.stderr.write(f"{trouble} in {getattr(step, '__qualname__', '')}\n")
                 self._last_trouble = trouble
             return otherwise
 
     def look(self) -> None:
-        """See after the jobs of all devices: their workers may have died as well."""
+        """Recover the jobs of all devices: their workers may also have died."""
         if time.monotonic() - self._last_look >= LOOK_SECONDS:
             self.do(recover, otherwise=None)
             self._last_look = time.monotonic()
@@ -76,7 +76,7 @@ def _serve(device: str) -> None:
 
 
 def _start_next(device: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
-    """Start the oldest waiting job if the device is free and nobody else runs that job."""
+    """Start the oldest waiting job if the device is free and no command runs that job."""
     lock = device_lock(device)
     if lock is None:
         return None
@@ -95,7 +95,7 @@ def _start_next(device: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
 
 
 def _watch(job: Job, child: subprocess.Popen[bytes], *, rounds: _Rounds) -> None:
-    """Wait for a job's process; what it left undone is settled under the device's lock later."""
+    """Wait for a job's process; a job that it left unfinished is settled later."""
     wanted_since: float | None = None
     while True:
         try:
@@ -116,7 +116,7 @@ def _watch(job: Job, child: subprocess.Popen[bytes], *, rounds: _Rounds) -> None
 
 
 def main() -> int:
-    """Work for the device that the command line names, with the lock whose descriptor it names."""
+    """Work for the device on the command line, with the lock whose descriptor it also names."""
     os.umask(0o077)
     work(sys.argv[1], lock=Lock(int(sys.argv[2])))
     return 0

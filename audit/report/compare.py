@@ -1,4 +1,4 @@
-"""Audits compared name by name: whom each flags, which ranks better, and what was asked.
+"""Audits compared name by name: the names each flags, which ranks better, and their settings.
 
 Names are paired by their folded parts. Undefined numbers are NaN. Torch-free.
 """
@@ -29,7 +29,7 @@ from audit.stats import (
 from audit.text import fold_name
 
 MAX_REFERENCES = 8
-"""References that are shown beside an audit's own, the newest first."""
+"""Number of references shown beside an audit's own at most, the newest first."""
 SETTINGS = (
     "general_name",
     "hospital_name",
@@ -64,9 +64,9 @@ SETTINGS = (
     "fixed_score",
     "n_names",
 )
-"""Parts of a question in the order in which they are told; others come after them."""
+"""Parts of a question in the order in which they are listed; all others follow."""
 DIGESTS = ("general", "hospital", "candidates", "sibling", "passages", "name_pool")
-"""Those that are digests."""
+"""The settings that are digests."""
 _COMPARED = (
     "name_id",
     "number",
@@ -111,10 +111,10 @@ def measure_auc_difference(
 ) -> tuple[float, float, Estimate]:
     """Return the AUCs of two scores [N] on the same names, and their difference with its interval.
 
-    Names with a NaN in either are left out; NaN without members or without controls.
+    Names with NaN in either score are left out. NaN without members or without controls.
     Source: DeLong, DeLong & Clarke-Pearson 1988, doi:10.2307/2531595; by ranks as Sun & Xu 2014.
-    Differs: where the variance is 0 (both rank perfectly, say) it knows no error; the Wilson bound
-    of a share of 1 among the smaller group takes its place.
+    Differs: if the variance is 0 (for example if both rank perfectly), the method gives no error;
+    the Wilson bound of a share of 1 in the smaller group takes its place.
     """
     keep = ~np.isnan(first_scores) & ~np.isnan(other_scores)
     member = is_member[keep]
@@ -145,15 +145,15 @@ class AucDifference:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """An audit beside a second one, `other`.
+    """An audit compared with a second one, `other`.
 
-    `names` are those that both list: columns of the first audit's table, and the other's with
-    "_other" behind. `kind` is "differs" where they contradict each other; `is_flagged` is None
-    where a name has no q; `is_different` where only one audit flags it. `n_only_one` and
-    `n_only_other` names the other audit does not list (or lists twice); controls whose kinds differ
-    count as the first audit's. `tested` are members and unknown names; canaries are counted
-    nowhere. `settings` are parts of the question as text, "" where an audit has none such.
-    `sources` say where the controls of both come from.
+    `names` holds the names that both audits list: columns of the first audit's table, and of the
+    second with the suffix "_other". `kind` is "differs" if the audits contradict each other;
+    `is_flagged` is None if a name has no q; `is_different` is true if only one audit flags it.
+    `n_only_one` and `n_only_other` count names that the other audit does not list (or lists twice).
+    Controls of different kinds have the first audit's kind. `tested` counts members and unknown
+    names; canaries are not counted. `settings` are parts of the question as text, "" if an audit
+    lacks one. `sources` are the sources of both audits' controls.
     """
 
     other: AuditReport
@@ -173,7 +173,7 @@ class Comparison:
 
     @property
     def n_truth_differs(self) -> int:
-        """Paired names that the audits call member and control."""
+        """Number of paired names that are a member in one audit and a control in the other."""
         return int((self.names["kind"] == "differs").sum())
 
 
@@ -210,7 +210,7 @@ def compare_audits(report: AuditReport, *, other_report: AuditReport) -> Compari
 
 
 def _select_unique(report: AuditReport) -> pd.DataFrame:
-    """The names that are listed once, by their folded parts."""
+    """Return the names that are listed only once, indexed by their folded parts."""
     table = report.table[list(_COMPARED)].astype({"kind": object})
     table["is_flagged"] = table["stands_out"].astype(object).where(table["q"].notna(), None)
     parts = zip(table["first_name"], table["last_name"], strict=True)
@@ -219,7 +219,7 @@ def _select_unique(report: AuditReport) -> pd.DataFrame:
 
 
 def _join_kinds(kind: str, other_kind: str) -> str:
-    """Kind of a name in two audits; of two kinds of controls it is the first's."""
+    """Return the kind of a name in two audits; of two kinds of controls, the first audit's."""
     if "unknown" in (kind, other_kind) or kind == other_kind:
         return other_kind if kind == "unknown" else kind
     return "differs" if {"member", "planted"} & {kind, other_kind} else kind

@@ -1,7 +1,7 @@
-"""What the auditor decided of an audit, why, and who signed it: kept, and nothing of it lost.
+"""The auditor's decision on an audit, its reasons and signatures, with their full history.
 
-Under `decision/<digest>` stands every state that the decision was ever in, the newest last; each
-step is a line of the access log, written before it is kept. Torch-free.
+The store holds every state of the decision under `decision/<digest>`, the newest last. Each step is
+also a line of the access log, written before the state is stored. Torch-free.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNDECIDED = AuditError("Nothing was decided yet.", where="decision", do="Choose
 
 
 class Signature(Record):
-    """One signature: a name that was typed, or the identity of a login, and as what."""
+    """One signature: a typed name or the identity of a login, and the role of the signer."""
 
     name: str = Field(min_length=1, max_length=MAX_NAME_CHARS)
     role: SignatureRole
@@ -38,9 +38,9 @@ class Signature(Record):
 
 
 class Decision(Record):
-    """One state of the decision on an audit (its digest); without a recommendation none was made.
+    """One state of the decision on an audit (a digest); "" as recommendation means undecided.
 
-    `language` is that of the reasons; `by` and `at` say who decided, and when.
+    `language` is that of the reasons; `by` and `at` say who decided and when.
     """
 
     audit: str = ""
@@ -53,13 +53,13 @@ class Decision(Record):
 
     @property
     def is_signed(self) -> bool:
-        """Whether it counts as signed: where somebody signed by login, by two people's logins."""
+        """Whether the decision counts as signed; once somebody signs by login, two must."""
         logins = {signature.name for signature in self.signatures if signature.is_login}
         return len(logins) > 1 if logins else bool(self.signatures)
 
 
 def read_decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
-    """Return all states of the decision on an audit, the newest last; () where there is none."""
+    """Return all states of the decision on an audit, the newest last; () if there is none."""
     states = store.get_record(f"decision/{digest}") or ()
     try:
         return tuple(Decision.model_validate_json(state) for state in states)
@@ -70,7 +70,7 @@ def read_decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
 
 
 def read_decision(digest: str, *, store: Store) -> Decision:
-    """Return the decision on an audit as it stands; one without a recommendation if none is."""
+    """Return the current decision on an audit; without a recommendation if there is none."""
     return (Decision(audit=digest), *read_decision_history(digest, store=store))[-1]
 
 
@@ -83,10 +83,10 @@ def decide(
     by: str,
     store: Store,
 ) -> Decision:
-    """Decide anew, "" for no decision any more; a change drops the signatures.
+    """Decide anew; "" withdraws the decision. A change drops the signatures.
 
-    `seen`, here and below, is the decision as the person saw it: one that somebody else changed
-    meanwhile is refused.
+    `decision`, here and below, is the decision as the person saw it. If somebody else has changed
+    it since, the step is refused.
     """
     reasons = reasons.strip()
     if (decision.recommendation, decision.reasons) == (recommendation, reasons):
@@ -115,7 +115,7 @@ def sign(
 ) -> Decision:
     """Sign a decision; nobody signs twice.
 
-    `name` is what was typed, or the identity of the login; `by` is whom the log names.
+    `name` is the typed name or the identity of the login; `by` is the person in the access log.
     """
     name = " ".join(name.split())
     if not decision.recommendation:
@@ -130,7 +130,7 @@ def sign(
 
 
 def withdraw(decision: Decision, *, name: str, by: str, store: Store) -> Decision:
-    """Take back the signature of this name."""
+    """Withdraw the signature of a name."""
     signatures = tuple(signature for signature in decision.signatures if signature.name != name)
     if signatures == decision.signatures:
         raise AuditError("This person has not signed.", where="decision")
@@ -141,7 +141,7 @@ def withdraw(decision: Decision, *, name: str, by: str, store: Store) -> Decisio
 def _keep(
     new: Decision, *, old: Decision, action: str, person: str, role: str, store: Store
 ) -> Decision:
-    """Log a step and keep what came of it, unless somebody else was faster."""
+    """Log a step and store the new decision, unless somebody else was faster."""
     changing()
     if store.get_record(f"audit/{new.audit}") is None:
         raise AuditError("This audit is not kept here.", where="decision")

@@ -1,7 +1,8 @@
 """Generated documents on a screen: which hold listed names, how often, and a page of them.
 
-Comes in: an audit's documents, its table of names, its passages. Torch-free. Where names are masked
-a search passes over every name that the screen masks: it would tell the names letter by letter.
+Input: an audit's documents, its table of names, its passages. Torch-free. If names are masked, a
+search skips every name that the screen masks, because hits would reveal the names letter by
+letter.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from audit.text import fold_name
 
 WHO = ("hospital", "general")
 GROUPS = ("candidate", "member", "control", "flagged")
-"""Listed names by group: all, members and names of unknown truth, controls, and those names that
-stand out and are no controls."""
+"""Groups of listed names: all; members and names of unknown truth; controls; names that stand out
+and are not controls."""
 FILTERS = ("all", *GROUPS, "none")
 MAX_SEARCHED = 300
-"""Texts at most in which the finder looks for names during one search of masked texts."""
+"""Maximum number of texts in which one search of masked texts looks for names."""
 _NAME = "\ufffc"
-"""Stands for a name in a text that is searched: no keyboard has it."""
+"""Replaces a name in a searched text; no keyboard types this character."""
 
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -40,7 +41,7 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hit:
-    """Characters `start` to `end` of a document are the names `name_ids`, "full" or a "part"."""
+    """Characters `start` to `end` of a document, which are the "full" names or a "part" of them."""
 
     start: int
     end: int
@@ -56,7 +57,7 @@ def listed_names(table: pd.DataFrame) -> Candidates:
 def find_hits(texts: Sequence[str], *, index: PartIndex) -> tuple[tuple[Hit, ...], ...]:
     """Return for each document every place of every listed name, in the order of the text.
 
-    Hits may overlap: a full name holds its parts. `merge_hits` gives stretches that do not.
+    Hits may overlap, since a full name contains its parts. `merge_hits` removes overlaps.
     """
     hits_by_text = (
         [Hit(start, end, *term) for start, end, term in index.find_places(t)] for t in texts
@@ -69,7 +70,7 @@ def find_hits(texts: Sequence[str], *, index: PartIndex) -> tuple[tuple[Hit, ...
 def merge_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """Return stretches that do not overlap and cover exactly what the hits cover.
 
-    Of hits that begin together the longest is taken; one that begins inside another keeps the part
+    If hits begin together, the longest is kept. A hit that begins inside another is cut to the part
     that reaches beyond it.
     """
     marks: list[Hit] = []
@@ -81,7 +82,7 @@ def merge_hits(hits: Sequence[Hit]) -> tuple[Hit, ...]:
 
 
 def hide_names(text: str, stretches: Sequence[tuple[int, int]]) -> str:
-    """Return a text with one sign in the place of every stretch."""
+    """Return a text with every stretch replaced by one character."""
     letters = list(text)
     for start, end in reversed(stretches):
         letters[start:end] = [_NAME]
@@ -92,8 +93,8 @@ def hide_names(text: str, stretches: Sequence[tuple[int, int]]) -> str:
 class ModelDocuments:
     """The n documents of one model.
 
-    `hits` are all places of all listed names, which may overlap; `has` tells for each of `GROUPS`
-    whether [n] a document holds a name of it, whole or in part.
+    `hits` are all places of all listed names, which may overlap. `has` holds, for each of `GROUPS`,
+    whether [n] each document contains a name of the group or a part of one.
     """
 
     role: str
@@ -102,23 +103,23 @@ class ModelDocuments:
     has: Mapping[str, Flags]
 
     def marks(self, number: int) -> tuple[Hit, ...]:
-        """Return the stretches of a document that are names: in order, not overlapping."""
+        """Return the stretches of a document that are names, in order and without overlaps."""
         return merge_hits(self.hits[number])
 
     def share(self, group: str) -> Rate:
-        """Return how many documents hold a name of a group."""
+        """Return the share of documents that hold a name of a group."""
         return Rate(int(self.has[group].sum()), len(self.texts))
 
     def holds(self, text: str, *, is_revealed: bool) -> Flags:
-        """Return whether [n] a document holds a folded text, unless revealed outside listed names.
+        """Return whether [n] each document holds a folded text.
 
-        Names that are not listed are not passed over yet: `select_documents` does it.
+        Unless `is_revealed`, listed names are skipped; `select_documents` also skips other names.
         """
         return np.array([text in folded for folded in self._folded[is_revealed]], dtype=np.bool_)
 
     @cached_property
     def _folded(self) -> tuple[list[str], list[str]]:
-        """The folded texts with a sign in the place of every listed name, and as they are."""
+        """The folded texts with listed names replaced, and the folded full texts."""
         hidden = [
             fold_name(hide_names(text, [(mark.start, mark.end) for mark in self.marks(number)]))
             for number, text in enumerate(self.texts)
@@ -128,7 +129,7 @@ class ModelDocuments:
 
 @dataclass(frozen=True, eq=False)
 class DocumentView:
-    """Documents of both models by number: document k of both began with the same draws."""
+    """Documents of both models by number; documents k of both began with the same draws."""
 
     hospital: ModelDocuments
     general: ModelDocuments
@@ -145,10 +146,10 @@ class DocumentView:
 
 @dataclass(frozen=True)
 class DocumentWish:
-    """Which documents to show: `group` is one of `FILTERS`, `text` is searched as it stands.
+    """The documents to show: `group` is one of `FILTERS`, and `text` is searched literally.
 
-    `name_id` asks for documents that hold (a part of) this name. Unless `is_revealed` the search
-    passes over what is masked: it would tell the names letter by letter.
+    `name_id` selects documents that hold this name or a part of it. Unless `is_revealed`, the
+    search skips masked names, because hits would reveal them letter by letter.
     """
 
     group: str = "all"
@@ -160,7 +161,7 @@ class DocumentWish:
 def make_document_view(
     documents: Mapping[str, Sequence[str]], *, report: AuditReport, names: NameFinder
 ) -> DocumentView | None:
-    """Return both models' documents with the listed names found; None where there are none.
+    """Return both models' documents with their listed names; None if there are no documents.
 
     `names` is the finder of the report's `listed_names`.
     """
@@ -189,10 +190,10 @@ def make_document_view(
 
 
 def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
-    """Return the numbers of the documents that fit, in their order; ValueError for no filter.
+    """Return the numbers of the documents that fit, in order; ValueError for an unknown filter.
 
-    A number fits if the document of either model does; "none": if both hold no listed name. Raises
-    AuditError where a search of masked documents would have too many to look for names in.
+    A number fits if the document of either model fits; for "none", if neither holds a listed name.
+    Raises AuditError if a search of masked documents would have to look for names in too many.
     """
     if wish.group not in FILTERS:
         raise ValueError("there is no such filter")
@@ -226,12 +227,12 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
 
 
 def hold_outside_names(texts: Sequence[str], phrase: str, *, names: NameFinder) -> list[bool]:
-    """Return whether each text holds a folded text outside the names that are found in it.
+    """Return whether each text holds a folded phrase outside the names found in the text.
 
     Raises
     ------
     AuditError
-        If there are more than `MAX_SEARCHED`, each of which the finder would have to read.
+        If there are more than `MAX_SEARCHED` texts, since the finder would have to read each.
     """
     if len(texts) > MAX_SEARCHED:
         raise AuditError(
@@ -245,7 +246,7 @@ def hold_outside_names(texts: Sequence[str], phrase: str, *, names: NameFinder) 
 
 
 def holds_name(documents: ModelDocuments, *, name_id: int) -> Flags:
-    """Return whether [n] a document holds the name `name_id`, whole or in part."""
+    """Return whether [n] each document holds the name `name_id` or a part of it."""
     has_name = [any(name_id in hit.name_ids for hit in hits) for hits in documents.hits]
     return np.array(has_name, dtype=np.bool_)
 
@@ -257,10 +258,10 @@ def select_passages(
     text: str = "",
     masking: NameFinder | None = None,
 ) -> list[tuple[int, Passage, int | None]]:
-    """Return the passages that hold a text (folded, as it stands), in their order.
+    """Return the passages that hold a text (folded, searched literally), in their order.
 
-    Each with its number from 1, and the row of the name whose it is where that is known. `masking`
-    finds the names that the search passes over; raises AuditError as `hold_outside_names`.
+    Each passage comes with its number, from 1, and the row of its patient's name, if known.
+    `masking` finds the names that the search skips. Raises AuditError like `hold_outside_names`.
     """
     owners = find_owner_rows(
         inspection.passages, first=table["first_name"], last=table["last_name"]

@@ -1,7 +1,7 @@
-"""Everything that is handed over of one audit: report, tables, digests; as a zip or in a directory.
+"""The files of one audit for others: report, tables, digests, as a zip or in a directory.
 
-Only the full form holds names: `names_key.csv` (which pseudonym is which name) and, in scenario 1,
-`documents.csv` (the generated documents, in which names can stand) go with it and with no other.
+Only the full form contains names: only it includes `names_key.csv` (which pseudonym is which name)
+and, in scenario 1, `documents.csv` (the generated documents, which can contain names).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def names_csv(report: AuditReport) -> str:
 
 
 def measures_json(report: AuditReport) -> dict[str, Any]:
-    """Return what `measures.json` holds: verdict, measures and curve."""
+    """Return the content of `measures.json`: verdict, measures and curve."""
     report_values = report.to_json()
     return {key: report_values[key] for key in _IN_MEASURES} | {"notes": [*map(str, report.notes)]}
 
@@ -57,7 +57,7 @@ def write_report(
 ) -> tuple[Path, ...]:
     """Write `names.csv`, `measures.json`, `report.json`, and `documents.csv` in scenario 1.
 
-    `seal` is the access log's, as `bundle_files` takes it.
+    `seal` is the seal of the access log, as for `bundle_files`.
     """
     contents = {
         "names.csv": names_csv(report),
@@ -72,7 +72,7 @@ def write_report(
 
 
 def measures_csv(report: AuditReport) -> str:
-    """Return every figure of `measures.json` that has an interval, named by its place there."""
+    """Return every figure of `measures.json` with an interval as CSV, named by its place."""
     columns = ("value", "low", "high", "n_hits", "n_total")
     lines = (
         (" / ".join(place), *(figure.get(column) for column in columns))
@@ -82,7 +82,7 @@ def measures_csv(report: AuditReport) -> str:
 
 
 def _with_interval(part: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Yield the figures of a part with their places; records of a list by what they are of."""
+    """Yield the figures of a part with their places; records of a list get a name as place."""
     if isinstance(part, list):
         part = {_of(record): record for record in part if isinstance(record, Mapping)}
     if isinstance(part, Mapping):
@@ -100,8 +100,8 @@ def _of(record: Mapping[str, Any]) -> str:
 
 MANIFEST = "MANIFEST.sha256"
 SEAL = "log_seal.txt"
-_MARK = "\ufeff"  # Excel needs it: not all is ASCII
-_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold: the same bytes each time
+_MARK = "\ufeff"  # Excel needs it for text beyond ASCII
+_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip, so that bytes stay the same
 FILE_OF = {
     "html": "report.html",
     "names": "names.csv",
@@ -125,8 +125,9 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """Return the files by name, in the order of their names, the manifest last.
 
-    `other`, `references` and `seal` as `report_html` takes them; `documents` are generated ones by
-    model, which only the full form takes. The seal can tell later whether the log was put back.
+    `other`, `references` and `seal` are the arguments of `report_html`. `documents` are generated
+    documents by model; only the full form includes them. The seal later shows whether the log was
+    reset to an older state.
     """
     released_report = report.with_names_as(choice.names)
     report_values = released_report.to_json()
@@ -152,11 +153,11 @@ def bundle_files(
     texts["README.txt"] = _readme(report, choice=choice, file_names={*texts, MANIFEST})
     files = {name: text.encode("utf-8") for name, text in sorted(texts.items())}
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
-    return files | {MANIFEST: "".join(lines).encode("ascii")}  # as `sha256sum` checks it
+    return files | {MANIFEST: "".join(lines).encode("ascii")}  # in the format of `sha256sum`
 
 
 def bundle(files: Mapping[str, bytes], *, folder: str) -> bytes:
-    """Return files as one zip in a folder of their own, the same bytes each time."""
+    """Return files as one zip with a folder of their own, with the same bytes each time."""
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, content in files.items():
@@ -174,7 +175,7 @@ def bundle_name(report: AuditReport, *, choice: ReportChoice) -> str:
 
 
 def names_key(report: AuditReport) -> str:
-    """Return which pseudonym is which name, as CSV."""
+    """Return the pseudonym and the name of everybody listed, as CSV."""
     names = report.names
     rows = zip(name_labels(names), names["first_name"], names["last_name"], strict=True)
     return write_table(["pseudonym", "first_name", "last_name"], rows)

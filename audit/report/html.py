@@ -1,8 +1,8 @@
 """The report as one HTML file that is read, printed and signed without the program.
 
-HTML without a script and without any address to fetch, with its pictures in it, for light and dark
-screens and for A4 paper: `templates/`, every value escaped. The file's own content security policy
-lets nothing run and nothing be fetched, even if something were not.
+The HTML has no scripts and fetches nothing; pictures are embedded. It suits light and dark screens
+and A4 paper. `templates/` escapes every value. Even if a value were not escaped, the file's content
+security policy would let nothing run and nothing be fetched.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from audit.words import Words, catalogue
 
 Section = Literal["results", "names", "diagnostics", "reproduction", "glossary"]
 OPTIONAL_SECTIONS: tuple[Section, ...] = get_args(Section)
-"""What may be left out; verdict, scope, attacker, method, limits and sign-off never."""
+"""Sections that may be left out; verdict, scope, attacker, method, limits, sign-off may not."""
 MAX_NAMES = 50
-"""Names that stand out and are printed; the others are in names.csv."""
+"""Maximum number of printed names that stand out; all are in names.csv."""
 MAX_DOTS = 400
 _FOLDER = Path(__file__).resolve().parent / "templates"
 _GOLDEN = 0.618033988749895
@@ -47,7 +47,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-
 
 
 class ReportChoice(Record):
-    """How one report is to look; `is_demo` says on it that everything is invented."""
+    """Options of one report; with `is_demo` the report says that everything is invented."""
 
     language: Language = "en"
     names: NameForm = "masked"
@@ -64,11 +64,11 @@ def report_html(
     references: Sequence[Comparison] = (),
     seal: str = "",
 ) -> str:
-    """Return the whole file.
+    """Return the HTML of the report.
 
-    `other` is the audit of the same pair in the other scenario, if it is kept; `references` are
-    comparisons with those that differ in the reference alone; `seal` is the access log's, printed
-    where the report is signed.
+    `other` is the audit of the same pair in the other scenario, if there is one. `references` are
+    comparisons with audits that differ only in the reference. `seal` is the seal of the access log,
+    printed beside the signatures.
     """
     words, table = catalogue(choice.language, "report"), report.table
     strongest, kinds = select_strongest_names(table), kind_scores(table)
@@ -121,16 +121,16 @@ def _templates() -> Environment:
     filter_names = ("decimal", "decimal_interval", "moment", "percent", "percent_interval", "small")
     environment.filters |= {name: getattr(tables, name) for name in filter_names}
     environment.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
-    # Places of figures.html: a share of the axis, at its border if it is outside; pixels as text.
+    # For figures.html: a share of the axis as x, clipped to the axis; pixels as text.
     environment.filters["x"] = lambda share: 170 + min(1.0, max(0.0, share)) * 530
     environment.filters["pixels"] = lambda x: f"{x:.1f}".removesuffix(".0")
     return environment
 
 
 def score_strip(kinds: Sequence[KindScores]) -> dict[str, Any] | None:
-    """Return where the scores of each kind are drawn, as shares of an axis; None without any.
+    """Return where the scores of each kind are drawn, as shares of an axis; None without scores.
 
-    Dots have heights by their order: the same scores give the same picture.
+    The height of a dot depends only on its order, so the same scores give the same picture.
     """
     if not (kinds := [kind for kind in kinds if kind.scores]):
         return None

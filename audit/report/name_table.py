@@ -1,7 +1,8 @@
-"""The table of names: every column once, who may see it, and what a reader can ask of it.
+"""The table of names: the definition of every column, who may see it, and filters for readers.
 
-`names.csv`, the pages' table, a name's detail and the HTML report all read this DataFrame. Of one
-name: what its score rests on, and its place among the controls. Torch-free.
+`names.csv`, the pages' table, a name's detail and the HTML report all read this DataFrame. For one
+name this module also gives the evidence behind its score and its place among the controls.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ KINDS = (
     "planted",
     "canary",
 )
-"""Kinds of names on a screen, in their order; "planted" and "canary" never existed, and only the
-first of them are in the notes."""
+"""Kinds of names in their order on a screen. Names of the kinds "planted" and "canary" are
+invented; only planted names are in the notes."""
 ASKED = ("member", "unknown", "planted")
-"""Kinds that an attack should find; all others are controls."""
+"""Kinds of names that an attack should find; all others are controls."""
 _UNDECIDED = "undecided"
-"""A word that decisions had once."""
+"""A decision in reports of older versions."""
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
 CERTAINTIES = ("clear", "undecided")
@@ -62,10 +63,11 @@ _EVIDENCE = {
 class Column:
     """One column of the table of names.
 
-    `dtype`: "text", "number" (float64, NaN where not known), "flag" (bool), or "facet": a category
-    out of few, those that occur in a fixed order. `forms`: in which forms of the names it is seen
-    as it is; in others a name shows its initials or nothing, and what nearly is a name is empty.
-    `kept_as`: its name in `names.csv` and the report's JSON; "" where it follows from others.
+    `dtype` is "text", "number" (float64, NaN if unknown), "flag" (bool), or "facet": one of few
+    categories, of which those that occur are in a fixed order. `forms` are the forms of names in
+    which the column is visible; in other forms a name shows its initials or nothing, and values
+    that nearly identify a name are empty. `kept_as` is the column's name in `names.csv` and in the
+    report's JSON; "" if it is derived from other columns.
     """
 
     name: str
@@ -120,18 +122,18 @@ COLUMNS = (
     Column("low", "number", "95 % interval of the score"),
     Column("high", "number", "95 % interval of the score"),
 )
-"""Every column but those of the scores: each further column that a report keeps is a score, a
-"number" of its own name that all may see."""
+"""Every column except the scores. Each further column of a report is a score: a "number" that all
+forms may see."""
 NUMBERS = tuple(column.name for column in COLUMNS if column.dtype == "number")
 
 
 def number(value: Any) -> float:
-    """Return a number that a report holds; None is NaN, and infinity is written as a word."""
+    """Return a number from a report's JSON, where None means NaN and infinity is a word."""
     return math.nan if value is None else float(value)
 
 
 def numbers(column: Sequence[Any]) -> FloatArray:
-    """Return a column of numbers that a report holds."""
+    """Return a column of numbers from a report's JSON."""
     return np.array([number(value) for value in column], dtype=np.float64)
 
 
@@ -140,8 +142,8 @@ def name_table(
 ) -> pd.DataFrame:
     """Return the table of a report's names, in the order of the list.
 
-    `names` are the columns that the report keeps; `stands_out` [N] is of the verdict: nobody where
-    no leak is found.
+    `names` are the columns in the report's JSON. `stands_out` [N] comes from the verdict; it is
+    false for every name if no leak is found.
     """
     columns_by_key = {column.kept_as: column for column in COLUMNS if column.kept_as}
     table: dict[str, Any] = {}
@@ -191,10 +193,10 @@ def name_table(
 
 
 def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return what each name of a report's table is called where it is not named.
+    """Return the pseudonym of each name of a report's table.
 
-    "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts; "L-0131" has no row there
-    (drawn, from a corpus, or in a report of an older version) and is `name_id` 131.
+    "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts. "L-0131" is `name_id` 131
+    and has no such row: it was drawn, comes from a corpus, or from a report of an older version.
     """
     name_ids = names["name_id"]
     rows = zip(name_ids, names.get("file_row") or [None] * len(name_ids), strict=True)
@@ -213,13 +215,13 @@ def name_kinds(names: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def mask_name(first: str, last: str) -> str:
-    """Return a name of which only the initials are left, in the order in which it is written."""
+    """Return the initials of a name with stars, in the order in which the name is written."""
     parts = [_mask_part(first), _mask_part(last)]
     return " ".join(filter(None, parts[:: -1 if is_unspaced(first + last) else 1]))
 
 
 def _mask_part(part: str) -> str:
-    """Return a part's initial and stars; a part of one character is hidden whole."""
+    """Return a part's initial and stars; a part of one character is hidden completely."""
     return f"{part[0]}***" if len(part) > 1 else "***" if part else ""
 
 
@@ -231,7 +233,7 @@ def format_name(label: str, first: str, last: str, *, form: NameForm) -> str:
 
 
 def select_visible(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dict[str, list[Any]]:
-    """Return the columns that a report keeps as somebody sees them who sees names in a form."""
+    """Return the columns of a report's JSON as a reader of one form of names may see them."""
     hidden = {column.kept_as for column in COLUMNS if form not in column.forms}
     n = len(names["name_id"])
     visible = {key: [None] * n if key in hidden else list(cells) for key, cells in names.items()}
@@ -247,7 +249,7 @@ def select_visible(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dic
 class KindScores:
     """Scores of one kind of names, of `KINDS`.
 
-    Scores that are missing or infinite cannot be drawn and are counted in `n_not_scored`.
+    Missing and infinite scores cannot be drawn; `n_not_scored` counts them.
     """
 
     kind: str
@@ -273,7 +275,7 @@ def kind_scores(table: pd.DataFrame) -> tuple[KindScores, ...]:
 def select_strongest_names(table: pd.DataFrame) -> pd.DataFrame:
     """Return the tested names that stand out or are worth a look, the smallest q first.
 
-    Controls and canaries are none of them.
+    Controls and canaries are not among them.
     """
     is_strong = table["stands_out"] | (table["decision"] == "worth_a_look")
     tested = table[is_strong & table["kind"].isin(("member", "unknown"))]
@@ -285,12 +287,12 @@ _NUMBER = re.compile(r"(?:([pl])-?)?(\d{1,9})")
 
 @dataclass(frozen=True)
 class Wish:
-    """Which names to show, in which order.
+    """The names to show, and their order.
 
-    `chosen` holds for a facet the codes of which one must fit; a facet without codes lets all pass.
-    `text` is a number such as P-0012, or 12; only where `is_revealed` it can be part of a name, for
-    a search among masked names would tell them letter by letter. Names whose number is missing come
-    last.
+    `chosen` maps a facet to codes of which one must fit; a facet without codes admits all names.
+    `text` is a number such as P-0012 or 12. Only with `is_revealed` it can be part of a name, since
+    a search among masked names would reveal them letter by letter. Names without a value in the
+    column `sort` come last.
     """
 
     chosen: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -303,8 +305,8 @@ class Wish:
 def select_names(table: pd.DataFrame, *, wish: Wish) -> pd.DataFrame:
     """Return the names that fit a wish, in its order.
 
-    Codes that do not occur are left out, as if they had not been wished for. ValueError if the
-    column to sort by is none of `NUMBERS`.
+    Codes that do not occur are ignored. Raises ValueError if the column to sort by is not one of
+    `NUMBERS`.
     """
     if wish.sort not in NUMBERS:
         raise ValueError("there is no such column to sort by")
@@ -316,12 +318,12 @@ def select_names(table: pd.DataFrame, *, wish: Wish) -> pd.DataFrame:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text to search for is the number of a name."""
+    """Return whether a searched text is the number of a name."""
     return _NUMBER.fullmatch(fold_name(text)) is not None
 
 
 def find_row(table: pd.DataFrame, name_id: str) -> int | None:
-    """Return the row of a name that a link gives; None if there is none."""
+    """Return the row of the name whose id is in a link; None if there is none."""
     if not re.fullmatch("[0-9]{1,9}", name_id):
         return None
     rows = np.flatnonzero(table["name_id"] == int(name_id)).tolist()
@@ -329,7 +331,7 @@ def find_row(table: pd.DataFrame, name_id: str) -> int | None:
 
 
 def _fits_text(table: pd.DataFrame, wish: Wish) -> pd.Series:
-    """Return which names [N] hold all words of a text, in whichever order they are typed."""
+    """Return which names [N] hold all words of a text, in any order."""
     phrase = fold_name(wish.text)
     if number_match := _NUMBER.fullmatch(phrase):
         letters = (number_match[1] or "pl").upper()
@@ -348,17 +350,17 @@ N_BINS = 40
 
 @dataclass(frozen=True, eq=False)
 class AmongControls:
-    """A name's score among the reference controls that its p-value compares it with.
+    """A name's score among the reference controls with which its p-value compares it.
 
     Attributes
     ----------
     edges, counts
         [k + 1] and [k]: the histogram of the controls' scores.
     position, threshold
-        The name's score, NaN where it has none, and the score above which it is flagged; inf: no
-        score is high enough.
+        The name's score (NaN if it has none), and the score above which it is flagged (inf if no
+        score is high enough).
     below
-        Controls with a lower score, of those compared.
+        Share of the compared controls with a lower score.
     """
 
     edges: FloatArray
@@ -370,10 +372,10 @@ class AmongControls:
 
 @dataclass(frozen=True)
 class FittingPassage:
-    """A passage that a name fits well, as row `place` of the audit's passages.
+    """A passage that a name fits well: row `place` of the audit's passages.
 
-    `log_ratio` is the mean of ln p_hospital - ln p_general, nats. `is_own` is None where the
-    passage does not say whose it is.
+    `log_ratio` is the mean of ln p_hospital - ln p_general, in nats. `is_own` is None if the
+    passage does not name its patient.
     """
 
     place: int
@@ -385,7 +387,7 @@ class FittingPassage:
 def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64]) -> Estimate:
     """Return the mean of one model's evidence [b] for a name, with its 95 % interval.
 
-    1.96 delete-one-block jackknife standard errors to either side.
+    The interval extends 1.96 delete-one-block jackknife standard errors to either side.
     """
     values = np.asarray(evidence, dtype=np.float64)
     mean_and_error = jackknife(
@@ -400,9 +402,10 @@ def block_mean(evidence: NDArray[np.float32], *, n_per_block: NDArray[np.int64])
 def place_among_controls(
     score: float, *, threshold: float, controls: FloatArray
 ) -> AmongControls | None:
-    """Return a score's place among reference controls of as many word pieces; None without any.
+    """Return a score's place among reference controls with equally many word pieces.
 
-    So the p-value compares it too (`audit.attack.decisions.name_p_values`).
+    The p-value makes the same comparison (`audit.attack.decisions.name_p_values`). Returns None if
+    no control has a score.
     """
     pool = controls[~np.isnan(controls)]
     if not len(pool):
@@ -418,7 +421,7 @@ def place_among_controls(
 def list_fitting_passages(
     passages: Sequence[Passage], *, places: Sequence[int], ratios: Sequence[float], name: pd.Series
 ) -> list[FittingPassage]:
-    """Return the passages that a name (a row of the table) fits best; places below 0 are none."""
+    """Return the passages that a name (a row of the table) fits best; skip places below 0."""
     own_parts = tuple(fold_name(name[part]) for part in ("first_name", "last_name"))
     fitting = []
     for place, ratio in zip(places, ratios, strict=True):

@@ -1,4 +1,4 @@
-"""The published figures: tables 1 and 2 of the paper, to stand beside an audit's own.
+"""The published figures: tables 1 and 2 of the paper, for comparison with an audit's own.
 
 Source: Nakamura et al., section 5; the facts are in `paper_tables.json`.
 """
@@ -20,7 +20,7 @@ ATTACKS = {1: "generation", 2: "masked_lm"}
 PAPER_RULE = {1: "name_occurs", 2: "difference_above_zero"}
 """The rule of the paper's tables, by scenario."""
 PAPER_RULE_ON_GENERAL = {1: "name_occurs_general", 2: ""}
-"""The same rule with M_general attacked; in scenario 2 the rule itself compares the two models."""
+"""The same rule applied to M_general; in scenario 2 the rule itself compares the two models."""
 CONTROLS = ("easy", "hard")
 """Kinds of controls in the paper's tables."""
 _ROWS = {
@@ -30,10 +30,10 @@ _ROWS = {
 
 
 class PublishedRow(Record):
-    """One printed row: rates as fractions, counts where they are printed or follow from the rates.
+    """One printed row: rates as fractions, and counts if printed or implied by the rates.
 
-    `attack` and `model` are those of `ATTACKS` and of a pair; `implied` says that the counts are
-    not printed.
+    `attack` is one of `ATTACKS`, and `model` one of a pair. `implied` is set if the counts are not
+    printed.
     """
 
     controls: str
@@ -51,13 +51,13 @@ class PublishedRow(Record):
 
     @property
     def four(self) -> tuple[int, int, int, int] | None:
-        """TP, FN, FP, TN; None where they are not known."""
+        """TP, FN, FP, TN; None if they are unknown."""
         counts = self.tp, self.fn, self.fp, self.tn
         return None if None in counts else counts  # type: ignore[return-value]
 
 
 class PublishedTables(Record):
-    """Tables 1 and 2, and where they stand."""
+    """Tables 1 and 2, and their source."""
 
     source: str
     n_members: int
@@ -79,7 +79,7 @@ def published_tables() -> PublishedTables:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of the paper's tables: what its rule reaches here, and what is published."""
+    """A row of the paper's tables: the result of its rule here, and the published result."""
 
     controls: str
     attack: str
@@ -89,10 +89,10 @@ class PaperRow:
 
 
 def paper_rows(table: int, reports: Sequence[AuditReport]) -> list[PaperRow]:
-    """Return table 1 or 2 with what audits of both scenarios reach, by those controls they have.
+    """Return table 1 or 2 beside the results of audits of both scenarios, by kind of controls.
 
-    Table 1 has both attacks and a guess, table 2 generation against M_general too. Empty where no
-    audit has easy or hard controls.
+    Table 1 has both attacks and a guess; table 2 also has generation with M_general. The list is
+    empty if no audit has easy or hard controls.
     """
     reached, published = _collect_rules(reports), published_tables()
     rows = [
@@ -105,7 +105,7 @@ def paper_rows(table: int, reports: Sequence[AuditReport]) -> list[PaperRow]:
 
 
 def _collect_rules(reports: Sequence[AuditReport]) -> dict[tuple[str, str, str], Rule]:
-    """What the paper's rules reach, by (controls, attack, model); the guess is of no attack."""
+    """Return the results of the rules by (controls, attack, model); a guess has attack ""."""
     rules_by_key: dict[tuple[str, str, str], Rule] = {}
     for report in reports:
         number = report.scenario.number

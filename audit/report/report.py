@@ -1,7 +1,8 @@
-"""The report of an audit, typed once: what is kept, signed, shown and compared.
+"""The types of an audit's report, which is stored, signed, shown and compared.
 
-Its JSON is the contract: a report is read from it and gives it back as it was, whatever an older
-version left out or a newer one adds. Undefined numbers are NaN here, null there. Torch-free.
+Its JSON is the contract: a report is read from JSON and returns the same JSON, even if an older
+version left parts out or a newer one added some. Undefined numbers are NaN here and null in JSON.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _NO_LONGER = {"cohort"}
-"""Parts that reports of older versions have, and that are kept with them."""
+"""Parts that only reports of older versions have; they are kept."""
 REMEMBERED = "demo/digests"
-"""Under which key the store holds which audits are the demo's."""
+"""The store's key for the digests of the demo's audits."""
 _PAIR = ("general", "hospital")
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
-"""What a passage's names are ranked by; the first one is the attack."""
+"""Scores that rank the names of a passage; the first is the attack."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Share(Estimate):
 
 
 def estimate(record: Mapping[str, Any] | Estimate | None) -> Estimate:
-    """Return an estimate that a report holds, with its counts if it has some; NaN for nothing."""
+    """Return an estimate from a report's JSON, with its counts if there are any; NaN for None."""
     if isinstance(record, Estimate):
         return record
     record = record or {}
@@ -80,13 +81,13 @@ Counted = Annotated[Share, BeforeValidator(estimate)]
 
 
 class Part(BaseModel):
-    """A part of a report; what it does not know is kept in the JSON and not read."""
+    """A part of a report; unknown fields stay in the JSON and are not read."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Model(Part):
-    """One model of the pair; "" and None: not told."""
+    """One model of the pair; "" and None mean unknown."""
 
     name: str = ""
     digest: str = ""
@@ -95,7 +96,7 @@ class Model(Part):
 
 
 class ListCounts(Part):
-    """Names of the list by what they are."""
+    """Numbers of listed names by kind."""
 
     n_names: int | None = None
     n_members: int | None = None
@@ -107,7 +108,7 @@ class ListCounts(Part):
 
 
 class Counts(Part):
-    """Names judged: members flagged and missed, controls flagged and left alone; their rates."""
+    """Judged names: members flagged and missed, controls flagged and not flagged, with rates."""
 
     tp: int
     fn: int
@@ -125,7 +126,7 @@ class Counts(Part):
 
 
 class Rule(Part):
-    """What a yes/no rule reaches (`audit.attack.metrics`)."""
+    """The results of a yes/no rule (`audit.attack.metrics`)."""
 
     confusion: Counts
     f1: Measured
@@ -144,7 +145,7 @@ class Ranking(Part):
     n_not_scored: int
 
     def tpr(self, fpr: float) -> Estimate:
-        """Return the TPR at an FPR; NaN where the list does not resolve it."""
+        """Return the TPR at an FPR; NaN if the list is too short to resolve it."""
         return self.tpr_at_fpr.get(f"{fpr:g}", NO_ESTIMATE)
 
 
@@ -161,10 +162,10 @@ class Stratum(Part):
     held_out: Mapping[str, Rule]
 
     def yield_rules(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
-        """Yield (rule, what it judges, what it reaches) of every yes/no rule, the guess last.
+        """Yield (rule, target, results) of every yes/no rule, the guess last.
 
-        It judges "hospital", "general", or with a threshold chosen on the other half of the names
-        "held_out"; "guess" judges nothing.
+        The target is "hospital", "general", "held_out" (the threshold is chosen on the other half
+        of the names), or "guess", which uses no model.
         """
         scores = (fixed, GENERAL_ALONE, POPULARITY)
         rules_by_target = {
@@ -177,24 +178,24 @@ class Stratum(Part):
             yield from ((name, target, rule) for name, rule in rules.items())
 
     def rank_scores(self, fixed: str) -> dict[str, Ranking]:
-        """Return every ranking by score: the one fixed beforehand first, baselines last."""
+        """Return every ranking by score: the fixed score first, baselines last."""
         return {fixed: self.scores[fixed], **self.scores, **self.baselines}
 
 
 class Measures(Part):
-    """Measures by kind of controls: "all", then each kind on the list; none without truth."""
+    """Measures by kind of controls: "all", then each kind on the list; empty without truth."""
 
     strata: Mapping[str, Stratum]
 
     @property
     def table_strata(self) -> dict[str, Stratum]:
-        """The kinds of controls that stand in tables: each kind, "all" where it is the only."""
+        """The kinds of controls shown in tables: each kind, or "all" if it is the only one."""
         kinds = {name: stratum for name, stratum in self.strata.items() if name != "all"}
         return kinds or dict(self.strata)
 
 
 class DoseLine(Part):
-    """What the attack saw of names that stand in the notes `dose` times."""
+    """How many of the names that occur `dose` times in the notes the attack detected."""
 
     dose: int
     n_names: int
@@ -205,14 +206,14 @@ class DoseLine(Part):
 
 
 class PositiveControl(DoseLine):
-    """The same, as a bound for the list: at most this share of its people can be exposed."""
+    """A dose line as a bound: at most the share `most_exposed` of the listed people is exposed."""
 
     is_leak: bool
     most_exposed: Number
 
 
 class Verdict(Part):
-    """What may be said (`audit.attack.verdicts`), in both languages."""
+    """The verdict (`audit.attack.verdicts`) in both languages."""
 
     state: str
     reasons: Sequence[str] = ()
@@ -243,29 +244,29 @@ class Verdict(Part):
 
     @property
     def flagged(self) -> Rate:
-        """Members and unknown names that stand out, of those tested.
+        """Members and unknown names that stand out, out of those tested.
 
-        Of none where names stand out and membership is not shown: then nobody is named.
+        The total is 0 if names stand out but membership is not shown: then nobody is named.
         """
         is_counted = self.state != "membership_not_shown"
         return Rate(self.n_flagged, self.n_tested if is_counted else 0)
 
     @property
     def worth_a_look(self) -> Rate:
-        """Members and unknown names that are worth a look, of those tested; none without a leak."""
+        """Members and unknown names worth a look, out of those tested; 0 of 0 without a leak."""
         is_found = self.state == "leak_found" and self.is_of_todays_rule
         return Rate(self.n_worth_a_look, self.n_tested if is_found else 0)
 
     def is_mismatched(self, baseline: str) -> bool:
-        """Whether this baseline, on which `baselines` has an AUC, makes the list ill-matched."""
+        """Return whether this baseline of `baselines` shows that the controls do not match."""
         return f"mismatch_{baseline}" in self.reasons
 
     def sentence(self, language: str) -> str:
-        """The verdict in a language."""
+        """Return the verdict in a language."""
         return self.japanese if language == "ja" else self.english
 
     def in_short(self, language: str) -> str:
-        """The one sentence that helps to decide; no line ends before a percent sign."""
+        """Return the verdict in one sentence; no line breaks before a percent sign."""
         if self.rule < RULE_VERSION:
             words = catalogue(language, "verdict")
             return words["short_judged_before"].format(rule=self.rule)
@@ -280,26 +281,26 @@ class Verdict(Part):
         return _join_percent(sentence)
 
     def facts(self, language: str) -> str:
-        """What the verdict says behind its state; no line ends before a percent sign."""
+        """Return the verdict without its state; no line breaks before a percent sign."""
         rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
         return _join_percent(rest[:1].upper() + rest[1:])
 
     @property
     def is_of_todays_rule(self) -> bool:
-        """Whether the rule that gave the verdict is the one that holds now."""
+        """Whether the verdict follows today's rule."""
         return self.rule >= RULE_VERSION
 
     def of_controls(self, language: str) -> str:
-        """Return where the controls come from."""
+        """Return a sentence on the source of the controls."""
         return catalogue(language, "verdict")[f"source_{self.control_source}"]
 
     def condition(self, language: str) -> str:
-        """Return the error rate of the audit with the condition under which it holds."""
+        """Return the error rate of the audit and the condition for it."""
         words = catalogue(language, "verdict")
         return _join_percent(words[f"rate_{self.control_source}"].strip())
 
     def bounds(self, language: str) -> list[str]:
-        """Return how many people can be seen, and how many exposed, where no leak was found."""
+        """Return bounds on detected and exposed people, as sentences, if no leak was found."""
         if not self.is_of_todays_rule or self.state not in ("none_found", "not_enough_evidence"):
             return []
         words, lines = catalogue(language, "verdict"), list[str]()
@@ -324,17 +325,17 @@ class Verdict(Part):
         return list(map(_join_percent, lines))
 
     def next_step(self, language: str) -> str:
-        """Return what to do now, in a language; "" in reports of older versions."""
+        """Return the recommended next step in a language; "" in reports of older versions."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
 
 
 def _join_percent(text: str) -> str:
-    """Return a text in which no line ends before a percent sign."""
+    """Return a text in which no line breaks before a percent sign."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 class CurveRule(Counts):
-    """What a rule reaches along the curve."""
+    """The results of a rule at one point of the curve."""
 
     f1: Measured = NO_ESTIMATE  # Reports of older versions have none.
 
@@ -343,7 +344,7 @@ CURVE_MEASURES = ("auc", "f1", "precision", "recall")
 
 
 class CurveStratum(Part):
-    """AUC by score, and what rules reach, against one kind of controls."""
+    """AUC by score and results by rule, against one kind of controls."""
 
     auc: Mapping[str, Number]
     rules: Mapping[str, CurveRule] = {}
@@ -363,7 +364,7 @@ class CurvePoint(Part):
 
 
 class MentionBin(Part):
-    """Members mentioned `low` to `high` times (None: or more), and those that stand out."""
+    """Members mentioned `low` to `high` times (None: no limit), and those that stand out."""
 
     low: int = Field(alias="from")
     high: int | None = Field(alias="to")
@@ -401,7 +402,7 @@ class ScoreExposure(Part):
 
 
 class PlantedName(Part):
-    """One planted name by the fixed score; without pairs it has no twin."""
+    """One planted name with its fixed score; it has a twin only if planted names are paired."""
 
     name_id: int
     n_mentions: int
@@ -412,9 +413,9 @@ class PlantedName(Part):
 
 
 class Exposure(Part):
-    """Everything that an audit says of its planted names.
+    """All results of an audit on its planted names.
 
-    `scores` is empty where no held-out name has a score.
+    `scores` is empty if no held-out name has a score.
     """
 
     n_planted: int
@@ -439,14 +440,14 @@ class Exposure(Part):
 
     @property
     def bits_to_be_found(self) -> float:
-        """The exposure from which a name counts as found."""
+        """The exposure in bits from which a name counts as found."""
         return -math.log2(self.alpha)
 
     @property
     def by_mentions(self) -> list[tuple[ExposureGroup, ExposureGroup | None]]:
-        """The fixed score's exposure by number of mentions, all last, and M_general's alone.
+        """The exposure by number of mentions, all names last: by the fixed score and by M_general.
 
-        Empty where nothing is scored.
+        Empty if nothing is scored.
         """
         fixed, general = next(iter(self.by_score.values()), None), self.scores.get(GENERAL_ALONE)
         groups_by_score = [
@@ -456,7 +457,7 @@ class Exposure(Part):
         return [(group, by_general.get(group.n_mentions)) for group in groups_by_score[0]]
 
     def sentence(self, language: str) -> str:
-        """Return what they show in a language."""
+        """Return the result for planted names in a language."""
         return self.japanese if language == "ja" else self.english
 
 
@@ -475,7 +476,7 @@ class RoleLine(Part):
 
 
 class Linked(Part):
-    """How often passages fit their own patient's name best: shares among the first 1 and 5."""
+    """How often a passage's own patient is among the first 1 and 5 names, as shares."""
 
     top_1: Number = math.nan
     top_5: Number = math.nan
@@ -504,8 +505,8 @@ class Linking(Part):
     def lines(self) -> Iterator[tuple[str, Estimate, Estimate, float]]:
         """Yield (ranked by, top 1, top 5, median rank), the attack first and chance last.
 
-        The Wilson intervals (NaN for chance) take passages as independent, which several passages
-        of one patient are not.
+        The Wilson intervals (NaN for chance) assume independent passages; several passages of one
+        patient are not independent.
         """
         for by in (*LINKED_BY, "chance"):
             linked: Linked = getattr(self, by)
@@ -518,7 +519,7 @@ class Linking(Part):
             yield by, top_1, top_5, linked.median_rank
 
     def reached(self) -> tuple[FloatArray, FloatArray]:
-        """Return the ranks [R] that occur, and the share of passages [R] up to each of them."""
+        """Return the ranks [R] that occur, and the share of passages [R] with at most that rank."""
         sorted_ranks = np.sort([passage.rank for passage in self.rank_by_passage])
         ranks = np.unique(sorted_ranks)
         return ranks, np.searchsorted(sorted_ranks, ranks, side="right") / max(len(sorted_ranks), 1)
@@ -534,8 +535,8 @@ class NullCheck(Part):
 class NameCounts(Part):
     """Names of people in one model's documents, as the paper counts them.
 
-    `first` and `last` are single words of the name generator, `first_last` and `last_first` two of
-    them side by side; `listed` are those of the audit's list, in either order.
+    `first` and `last` count single words of the name generator; `first_last` and `last_first` count
+    two of them side by side; `listed` counts names of the audit's list, in either order.
     """
 
     first: int
@@ -546,13 +547,13 @@ class NameCounts(Part):
 
 
 class Generated(Part):
-    """What is counted in one model's documents."""
+    """Counts in one model's documents."""
 
     name_counts: NameCounts | None = None
 
 
 class Details(Part):
-    """What only some audits report; None and () where they do not."""
+    """Results that only some audits have; otherwise None or ()."""
 
     hospital: Generated = Generated()
     general: Generated = Generated()
@@ -567,9 +568,10 @@ class Details(Part):
 class AuditReport(Part):
     """One answered question.
 
-    `digest` is that of `question`: everything that determined the answer. `models` are "general"
-    and "hospital". `columns` and `names` are the per-name table as it is kept, `table` the same as
-    a DataFrame. `notes` is what a reader must know. `made`: when, on what, with which versions.
+    `digest` is the digest of `question`, which is everything that determined the answer. `models`
+    are "general" and "hospital". `columns` and `names` are the table of names in JSON; `table` is
+    the same as a DataFrame. `notes` are remarks that a reader must know. `made` tells when, on what
+    hardware and with which versions the report was made.
     """
 
     digest: str
@@ -592,14 +594,14 @@ class AuditReport(Part):
 
     @classmethod
     def from_parts(cls, **parts: Any) -> AuditReport:
-        """Return a report of parts as values of JSON; numbers may be NaN or infinite."""
+        """Return a report made of parts given as JSON values; numbers may be NaN or infinite."""
         return cls.from_json(
             {name: _spell_infinite(part) for name, part in parts.items()} | {"schema": SCHEMA}
         )
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
-        """Read a report that `to_json` wrote; one model compared with itself shows nothing."""
+        """Read a report that `to_json` wrote; two equal models get the verdict of equal models."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
         if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
             raise AuditError(
@@ -620,11 +622,11 @@ class AuditReport(Part):
         return report
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as values of JSON; not to be changed."""
+        """Return the report as JSON values, which the caller must not change."""
         return self._plain
 
     def changed(self, **parts: Any) -> AuditReport:
-        """Return the report with other parts, given as values of JSON."""
+        """Return the report with some parts replaced by JSON values."""
         return self.from_parts(**{k: v for k, v in self._plain.items() if k != "schema"} | parts)
 
     @cached_property
@@ -634,22 +636,22 @@ class AuditReport(Part):
 
     @property
     def stands_out(self) -> list[bool]:
-        """Who stands out [N]: what every count of such names is made of."""
+        """Whether each name stands out [N]; every count of such names uses this."""
         if self.verdict.state != "leak_found":
             return [False] * len(self.names["q_value"])
         if "is_undecided" in self.names:
             return [word == FLAGGED for word in self.names["decision"]]
-        # A report that was kept before decisions were of points.
+        # A report from before decisions became point decisions.
         return [q is not None and q <= ALPHA for q in self.names["q_value"]]
 
     @property
     def possible_sources(self) -> tuple[ControlSource, ...]:
-        """Where the controls can come from."""
+        """The possible sources of the controls."""
         return sources_of(has_people=bool(self.is_person.any()))
 
     @property
     def is_person(self) -> NDArray[np.bool_]:
-        """Whether each listed name [N] is a control that no generator drew."""
+        """Whether each listed name [N] is a control that is a real person, not a drawn name."""
         is_guessed = any(note.key == GUESSED_KINDS for note in self.notes)
         is_of_kind = np.isin(self.names["control_kind"], PEOPLE)
         return np.asarray(self.table["is_control"] & (is_of_kind | is_guessed), dtype=np.bool_)
@@ -666,27 +668,29 @@ class AuditReport(Part):
 
     @property
     def controls_flagged(self) -> Rate:
-        """Listed controls that stand out, of all of them."""
+        """Listed controls that stand out, out of all listed controls."""
         flags = self.table.loc[self.table["is_control"], "stands_out"]
         return Rate(int(flags.sum()), len(flags))
 
     @property
     def at(self) -> str:
-        """When it was made; "" where it does not say."""
+        """When the report was made; "" if unknown."""
         return str(self.made.get("at", ""))
 
     @property
     def dtype(self) -> str:
-        """Numbers in which it was made: what "auto" took; "" where it does not say."""
+        """Number type of the computation, with "auto" resolved; "" if unknown."""
         return str(self.made.get("dtype") or self.question.get("dtype") or "")
 
     def with_names_as(self, form: NameForm) -> AuditReport:
-        """Return the report with its names in a form, which `made` then states as `names`."""
+        """Return the report with its names in a form; `made` then states the form as `names`."""
         parts: dict[str, Any] = {"made": {**self.made, "names": form}}
         if form != "full":
             parts["names"] = select_visible(self.names, form=form)
             details, linking = self._plain["details"], self._plain["details"].get("linking")
-            if linking:  # the hospital's own text: a chart's number, or a name
+            if (
+                linking
+            ):  # a passage's id is the hospital's own text, such as a chart number or a name
                 ranks = [rank | {"passage_id": ""} for rank in linking.get("rank_by_passage", ())]
                 parts["details"] = details | {"linking": linking | {"rank_by_passage": ranks}}
         return self.from_json(self._plain | parts)
@@ -752,11 +756,11 @@ class Inspection:
 
 
 def select_compared_scores(report: AuditReport, inspection: Inspection, *, row: int) -> FloatArray:
-    """Return the scores of the controls that the p-value of a listed name compares it with.
+    """Return the scores of the controls with which the p-value compares a listed name.
 
-    They have the same number of word pieces and the same parts: people of the hospital on the list
-    where the controls are such people, else the reference controls. Audits of rule 1 do not tell
-    which parts their reference controls have.
+    These controls have the same number of word pieces and the same parts. They are the listed
+    people of the hospital, if the controls are such people, else the reference controls. Audits of
+    rule 1 do not state which parts their reference controls have.
     """
     n_listed = report.n_names
     scores = np.concatenate([report.table["score"], inspection.reference_score])
@@ -788,14 +792,14 @@ def find_best_passages(
 
 
 def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
-    """Keep an audit's inspection beside its report."""
+    """Store an audit's inspection beside its report."""
     arrays = dict(vars(inspection))
     passages = _PASSAGES.dump_python(arrays.pop("passages"), mode="json")
     store.put(f"inspection/{digest}", arrays=arrays, meta={"passages": passages})
 
 
 def read_inspection(digest: str, *, store: Store) -> Inspection | None:
-    """Return an audit's inspection; None where it is not kept, or of another version."""
+    """Return an audit's inspection; None if there is none or it is of another version."""
     stored = store.get(f"inspection/{digest}")
     if stored is None:
         return None
@@ -810,8 +814,8 @@ def read_inspection(digest: str, *, store: Store) -> Inspection | None:
 class KeptAudit:
     """One line of the list of kept audits.
 
-    `family` is the same for audits that differ in the general model alone; "" where the report does
-    not say what was asked. `is_demo`: of the demo hospital, in which everything is invented.
+    `family` is the same for audits that differ only in the general model; "" if the report lacks
+    its question. `is_demo` marks audits of the demo hospital, in which everything is invented.
     """
 
     digest: str
@@ -831,8 +835,9 @@ class KeptAudit:
 def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
     """Return a report's line in the list of kept audits.
 
-    It is of the demo if its digest is one of `demo`, or its model one that is shipped: known by its
-    weights, so while the demo still runs too, and when somebody asks it by hand.
+    The audit belongs to the demo if its digest is in `demo` or its model is shipped with the
+    program. The model is recognized by its weights, also while the demo is still running and in an
+    audit that somebody starts by hand.
     """
     models, question, family = report.models, report.question, ""
     is_demo = report.digest in demo or models["hospital"].digest in _read_demo_digests()
@@ -856,9 +861,10 @@ def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
 
 
 def _terms_as_sibling(report: AuditReport) -> str:
-    """Return what must have been asked alike where this audit is the sibling's; "": it cannot be.
+    """Return the settings that an audit must share to use this one as its sibling's audit.
 
-    It must know names in the notes, and where its controls come from.
+    Returns "" if this audit cannot serve as a sibling's: it must have names that are known to be in
+    the notes, and must state the source of its controls.
     """
     is_known = all(report.question.get(name) is not None for name in SIBLING_TERMS)
     can_serve = report.details.doses and report.verdict.control_source != "drawn"
@@ -868,7 +874,7 @@ def _terms_as_sibling(report: AuditReport) -> str:
 def find_possible_siblings(
     question: Mapping[str, Any], *, audits: Sequence[KeptAudit]
 ) -> tuple[KeptAudit, ...]:
-    """Return the audits that can serve as that of a sibling, as they are kept."""
+    """Return the audits that can serve as a sibling's audit, in the given order."""
     terms, hospital = sibling_terms(question), question.get("hospital")
     return tuple(
         audit
@@ -892,7 +898,7 @@ def _read_demo_digests() -> frozenset[str]:
 def find_reference_audits(
     audit: KeptAudit, *, audits: Sequence[KeptAudit]
 ) -> tuple[KeptAudit, ...]:
-    """Return the audits that differ from this one in the general model alone, as they are kept."""
+    """Return the audits that differ from this one only in the general model, in given order."""
     family = [
         candidate for candidate in audits if audit.family and candidate.family == audit.family
     ]
@@ -900,7 +906,7 @@ def find_reference_audits(
 
 
 def list_other_audits(report: AuditReport, *, audits: Sequence[KeptAudit]) -> list[KeptAudit]:
-    """Return all other audits, those of the same scenario first, else as they are kept."""
+    """Return all other audits, those of the same scenario first, otherwise in given order."""
     other_audits = [audit for audit in audits if audit.digest != report.digest]
     return sorted(other_audits, key=lambda audit: audit.scenario != report.scenario.number)
 
@@ -908,10 +914,11 @@ def list_other_audits(report: AuditReport, *, audits: Sequence[KeptAudit]) -> li
 def choose_audit(
     digest_start: str, *, audits: Sequence[KeptAudit], demo: Mapping[str, str]
 ) -> KeptAudit | None:
-    """Return the audit to show: the one whose digest begins so, else the newest own, else the demo.
+    """Return the audit to show: by digest, else the newest own audit, else the demo's.
 
-    `wanted` comes from a link, and is "" for none; one that fits no audit, or several, gives None.
-    `demo` are the demo's digests by name: where it is alone, its headline audit comes first.
+    `digest_start` comes from a link and is "" for none; if it does not fit exactly one audit, the
+    result is None. `demo` holds the demo's digests by name; its headline audit comes first if
+    there are only audits of the demo.
     """
     if digest_start:
         is_digest = re.fullmatch("[0-9a-f]{4,64}", digest_start) is not None

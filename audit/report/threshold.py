@@ -1,6 +1,6 @@
-"""One score over a list: its threshold, its ROC with a band, and p-values of controls.
+"""One score on a list: its threshold, its ROC with a band, and p-values of controls.
 
-Few points for any list. Undefined numbers are NaN. Torch-free.
+The number of points is limited for lists of any length. Undefined numbers are NaN. Torch-free.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALL = "all"
 """The stratum of every listed control; the others are kinds of controls."""
 LOW_FPR = 0.01
 PAPER_THRESHOLD = 0.0
-"""The rules of the paper say that a score is above this (sections 4.1 and 4.2)."""
+"""The paper's rules flag scores above this (sections 4.1 and 4.2)."""
 USEFUL = ("fpr", "fdr", "youden", "paper")
 """Codes of the thresholds that are offered."""
 _FIRST = ("fdr", "fpr", "youden", "paper")
@@ -35,9 +35,10 @@ _N_P_VALUES = 300
 
 @dataclass(frozen=True)
 class ScoreAxis:
-    """Where scores are drawn, from `low` to `high`: as they are, or by their log10.
+    """The axis on which scores are drawn, from `low` to `high`: linear, or by log10.
 
-    On a logarithmic axis 0 (and less) stands at `low`, one decade below the smallest score above 0.
+    On a logarithmic axis scores of 0 and less are drawn at `low`, one decade or more below the
+    smallest score above 0.
     """
 
     is_log: bool
@@ -45,7 +46,7 @@ class ScoreAxis:
     high: float
 
     def place_of(self, threshold: float) -> float:
-        """Return where a threshold is drawn, held inside the axis."""
+        """Return the place of a threshold on the axis, clipped to the axis."""
         if self.is_log and math.isfinite(threshold):
             threshold = math.log10(threshold) if threshold > 0 else self.low
         return min(max(self.low, threshold), self.high)
@@ -64,10 +65,10 @@ class RankedNames:
     Attributes
     ----------
     names
-        A row each: "value" (the score, NaN where not scored), "is_member", "q" of the score that
-        was fixed beforehand, and with that score "critical": the score above which a tested name
-        stands out (infinite where no leak is found, or none is high enough; NaN where not judged,
-        and for controls).
+        One row per name: "value" (the score, NaN if not scored), "is_member", "q" of the fixed
+        score, and "critical", which only the fixed score has: the score above which a tested name
+        stands out. It is infinite if no leak is found or no score is high enough, and NaN for
+        controls and names that are not judged.
     axis
         Where the scores are drawn.
     """
@@ -81,10 +82,11 @@ class RankedNames:
 
 @dataclass(frozen=True)
 class Reached:
-    """What one threshold reaches; without truth (`counts` None) only the number flagged is known.
+    """The results of one threshold; without truth (`counts` None) only the flagged are counted.
 
-    `ppv` is the share of members among the flagged in a crowd of which `prevalence` are members,
-    from the recall and the false-positive rate; its interval takes the bounds of both together.
+    `ppv` is the share of members among flagged people if the share `prevalence` of all people are
+    members. It follows from the recall and the false-positive rate; its interval combines the
+    bounds of both.
     """
 
     threshold: float
@@ -97,21 +99,21 @@ class Reached:
 
 
 def list_score_codes(report: AuditReport) -> tuple[str, ...]:
-    """Return the scores that can be looked at, the fixed one first, baselines last."""
+    """Return the codes of the scores that can be shown, the fixed one first, baselines last."""
     ranked = report.measures.strata[ALL].scores if report.has_truth else ()
     drawable = [code for code in ranked if _column(report, code)[0] in report.names]
     return tuple(dict.fromkeys((report.fixed_score, *drawable, GENERAL_ALONE, POPULARITY)))
 
 
 def list_strata(report: AuditReport) -> tuple[str, ...]:
-    """Return the kinds of controls that can be chosen: "all" first; "all" alone without truth."""
+    """Return the kinds of controls to choose from: "all" first, and only "all" without truth."""
     return tuple(report.measures.strata) or (ALL,)
 
 
 def rank_names(report: AuditReport, *, score: str, stratum: str = ALL) -> RankedNames:
-    """Return the names of one stratum with one score; canaries are in none.
+    """Return the names of one stratum with one score, without canaries.
 
-    ValueError if the report has no such score or stratum.
+    Raises ValueError if the report has no such score or stratum.
     """
     if score not in list_score_codes(report) or stratum not in list_strata(report):
         raise ValueError("no such score or stratum in this report")
@@ -133,7 +135,7 @@ def rank_names(report: AuditReport, *, score: str, stratum: str = ALL) -> Ranked
 
 
 def apply_threshold(ranked: RankedNames, *, threshold: float, prevalence: float) -> Reached:
-    """Return what the rule "score above threshold" reaches; `prevalence` is a fraction."""
+    """Return the results of the rule "score above threshold"; `prevalence` is a fraction."""
     scored = ranked.names[ranked.names["value"].notna()]
     flag = (scored["value"] > threshold).to_numpy()
     flagged, n_not_scored = Rate(int(flag.sum()), len(flag)), len(ranked.names) - len(flag)
@@ -149,8 +151,9 @@ def apply_threshold(ranked: RankedNames, *, threshold: float, prevalence: float)
 def predictive_value(recall: Estimate, *, fpr: Estimate, prevalence: float) -> Estimate:
     """Return the share of members among the flagged, where `prevalence` of all are members.
 
-    Bayes' rule; the interval pairs the lower bound of one rate with the upper bound of the other,
-    so it holds in at least 90 of 100 cases. NaN where nobody would be flagged.
+    The value follows from Bayes' rule. The interval pairs the lower bound of one rate with the
+    upper bound of the other, so it covers the truth in at least 90 of 100 cases. NaN if nobody
+    would be flagged.
     """
 
     def share(hit: float, false: float) -> float:
@@ -163,12 +166,12 @@ def predictive_value(recall: Estimate, *, fpr: Estimate, prevalence: float) -> E
 
 
 def find_useful_thresholds(ranked: RankedNames) -> dict[str, float]:
-    """Return the thresholds of `USEFUL`; NaN where the list has none.
+    """Return the thresholds of `USEFUL`; NaN if the list does not give one.
 
-    "fpr": the lowest with at most 1 % of the controls above it (needs 100 controls). "fdr": every
-    tested name above it stands out, q <= 0.05 (the fixed score only; NaN where nobody does).
-    "youden": the largest difference of recall and false-positive rate. "paper": 0. All but the last
-    are chosen on the names they judge.
+    "fpr" is the lowest threshold with at most 1 % of the controls above it (needs 100 controls).
+    Above "fdr" every tested name stands out, q <= 0.05 (only for the fixed score; NaN if no name
+    stands out). "youden" has the largest difference of recall and false-positive rate. "paper" is
+    0. All but "paper" are chosen on the names they judge.
     """
     thresholds, names = dict.fromkeys(USEFUL, math.nan) | {"paper": PAPER_THRESHOLD}, ranked.names
     tested = names[names["critical"].notna()]
@@ -188,14 +191,14 @@ def choose_first_threshold(useful: dict[str, float]) -> float:
 
 
 def read_threshold(text: str) -> float:
-    """Return a threshold out of a link; NaN where it holds no finite number."""
+    """Return the threshold in a link; NaN if it is not a finite number."""
     with suppress(ValueError):
         return float(text) if math.isfinite(float(text)) else math.nan
     return math.nan
 
 
 def _column(report: AuditReport, code: str) -> tuple[str, bool]:
-    """Return a score's column of names, and whether it is drawn by its logarithm."""
+    """Return a score's column in the table of names, and whether its axis is logarithmic."""
     scenario = report.scenario.number
     name = GENERAL_SCORE[scenario] if code == GENERAL_ALONE else code
     kind = find_score_kind(name, scenario=scenario)
@@ -221,7 +224,7 @@ def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
 class RocView:
     """One score's ROC: steps at FPR [P], and the pointwise 95 % band of the TPR at the same FPR.
 
-    `tpr` is the largest TPR with at most so many controls flagged.
+    `tpr` is the largest TPR with at most this share of controls flagged.
     """
 
     score: str
@@ -261,7 +264,7 @@ def make_roc_view(ranked: RankedNames) -> RocView:
         places = np.floor(n * rng.beta(k + 1, n - k, size=_N_REPLICATES)).astype(int)
         limits = controls[np.minimum(places, n - 1)]
         band = interval(value, rng.binomial(m, share_above(limits)) / m, n_total=m)
-        # Members who are all found leave a bootstrap too sure of itself.
+        # If all members are found, the bootstrap interval is too narrow.
         sure = wilson(1.0, n_total=m).low if value == 1 else math.inf
         bands.append((min(band.low, sure), band.high))
     low, high = np.array([*bands, (1.0, 1.0)]).T
@@ -271,10 +274,10 @@ def make_roc_view(ranked: RankedNames) -> RocView:
 def fit_to_axes(
     curves: Sequence[RocView], *, is_log: bool
 ) -> tuple[list[RocView], tuple[float, float]]:
-    """Return ROC curves as axes show them, and the smallest FPR and TPR that have a place there.
+    """Return ROC curves for linear or logarithmic axes, and the smallest FPR and TPR shown.
 
-    On logarithmic axes a rate of 0 has none: it stands at half of what the list resolves. On linear
-    ones every curve rises from 0.
+    Logarithmic axes cannot show a rate of 0, so it is drawn at half of the smallest rate that the
+    list resolves. On linear axes every curve begins at 0.
     """
     x = min((0.5 / curve.n_controls for curve in curves if curve.n_controls), default=0.5) * is_log
     y = min((0.5 / curve.n_members for curve in curves if curve.n_members), default=0.5) * is_log
@@ -288,7 +291,7 @@ def fit_to_axes(
 
 
 def _spread_counts(n: int) -> np.ndarray:
-    """Numbers of controls from 0 to n at which the curve is read: all of few, else spread out."""
+    """Return numbers of controls, 0 to n, at which the curve is read: all if few, else spread."""
     if n <= _N_POINTS:
         return np.arange(n + 1)
     spread = np.linspace(0, n, _N_POINTS // 2), np.geomspace(1, n, _N_POINTS // 2)
@@ -297,11 +300,11 @@ def _spread_counts(n: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """p-values [P] of the listed controls, sorted, beside what uniform ones would be.
+    """Sorted p-values [P] of the listed controls, and the values expected of uniform ones.
 
-    Of more than 300 controls 300 are kept, evenly by rank; `n_controls` counts all of them.
-    `half_width` is the Dvoretzky-Kiefer-Wolfowitz band of so many independent uniform p-values at
-    95 %: Massart 1990, doi:10.1214/aop/1176990746. `n_low` counts p-values of at most 0.05.
+    Of more than 300 controls, 300 are kept, spread evenly by rank; `n_controls` counts all.
+    `half_width` is the 95 % Dvoretzky-Kiefer-Wolfowitz band for that many independent uniform
+    p-values: Massart 1990, doi:10.1214/aop/1176990746. `n_low` counts p-values of at most 0.05.
     """
 
     p: FloatArray
@@ -311,7 +314,7 @@ class Calibration:
     n_controls: int
 
     def band(self) -> tuple[list[float], list[float], list[float]]:
-        """Return the corners of the band: expected p-values, and its ends there."""
+        """Return the corners of the band: expected p-values, lower and upper ends."""
         half = min(self.half_width, 0.5)
         corners = [0.0, half, 1 - half, 1.0]
         half = self.half_width
@@ -319,7 +322,7 @@ class Calibration:
 
 
 def make_calibration(report: AuditReport) -> Calibration | None:
-    """Return the p-values of the listed controls; None where there are none."""
+    """Return the p-values of the listed controls, or None without controls."""
     p = np.sort(report.table.loc[report.table["is_control"], "p"].dropna())
     if not (n := len(p)):
         return None

@@ -1,10 +1,11 @@
-"""A report that comes back: is it unchanged since it was written, altered, or not checked?
+"""Checks whether a returned report is unchanged since it was written, altered, or unchecked.
 
-A file is checked by the manifest of digests; without one, `report.json` is by the kept audit, and
-what can be made of a checked `report.json` again is by that. What is missing, or has nothing to be
-checked by, is no fault: it is not checked. Nothing is unpacked to the disk and no link is followed.
-The manifest has no key: it finds accidents and careless changes. What was changed with care is
-found where the report was made, by the kept audit and by the access log.
+Files are checked against the manifest of digests. Without a manifest, `report.json` is checked
+against the stored audit, and files that can be recomputed from a checked `report.json` are checked
+against it. A file that is missing, or that nothing can check, is not a fault: it counts as
+unchecked. Nothing is unpacked to the disk, and links are not followed. The manifest has no key, so
+it detects accidents and careless changes. Careful changes are detected on the machine that made the
+report, by its stored audit and its access log.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ MAX_BYTES = 500_000_000
 _HTML = "report.html"
 _REPORT, _README = "report.json", "README.txt"
 Finding = tuple[Literal["holds", "unchecked", "fault"], Message]
-"""One thing that was looked at: it holds, could not be checked here, or is a fault."""
+"""The result of one check: it holds, could not be checked here, or is a fault."""
 State = Literal["unchanged", "altered", "unchecked"]
 _LINE = re.compile("([0-9a-f]{64})  ([a-z_A-Z.0-9]{1,40})")
 _SEAL = re.compile(rb"(?<![0-9a-f-])[0-9]{1,15}-[0-9a-f]{64}(?:-[0-9a-f]{12})?(?![0-9a-f-])")
@@ -46,11 +47,11 @@ Files = Mapping[str, bytes]
 
 @dataclass
 class Check:
-    """What was found of a report, and of each of its files.
+    """The results of checking a report and each of its files.
 
-    `files` are those that are here, `checked` those of them that are known to be as they were
-    written, `altered` those that are known not to be. `missing` are files of the report that are
-    not here, as far as anything tells which belong to it.
+    `files` are the files that are present; `checked` are those known to be unchanged; `altered` are
+    those known to be changed. `missing` are absent files of the report, as far as the manifest
+    lists them.
     """
 
     files: frozenset[str]
@@ -85,12 +86,12 @@ class Check:
         )
 
     def note_held(self, sentence: Message, *files: str) -> None:
-        """Note what holds, and which files it shows to be as they were written."""
+        """Note a check that holds, and the files that it shows to be unchanged."""
         self.findings.append(("holds", sentence))
         self.checked |= {*files}
 
     def note_fault(self, sentence: Message, *files: str) -> None:
-        """Note a fault, and which files were altered."""
+        """Note a fault, and the files that were altered."""
         self.findings.append(("fault", sentence))
         self.altered |= {*files}
 
@@ -100,9 +101,9 @@ class Check:
 
 
 def check_report(path: Path, *, store: Store) -> Check:
-    """Return all that was found of a zip, a folder, or a file of it; AuditError if it is neither.
+    """Check a zip, a folder, or a file of a report. Raises AuditError for anything else.
 
-    Names that a report holds are in no finding.
+    No finding contains a name from the report.
     """
     files = _read_files(path)
     listed = _read_manifest(files)
@@ -156,7 +157,7 @@ def _read_files(path: Path) -> dict[str, bytes]:
         folder, begin = path if path.is_dir() else path.parent, ""
         if path.is_dir() and not any((path / name).exists() for name in KNOWN):
             begin = _common_beginning(path)
-        elif path != folder and path.name not in KNOWN:  # files that were handed over one by one
+        elif path != folder and path.name not in KNOWN:  # files that were downloaded one by one
             file_name = next(name for name in KNOWN if path.name.endswith(f"-{name}"))
             begin = path.name.removesuffix(file_name)
         paths_by_name = {name: folder / f"{begin}{name}" for name in KNOWN}
@@ -176,7 +177,7 @@ def _read_files(path: Path) -> dict[str, bytes]:
 
 
 def _common_beginning(folder: Path) -> str:
-    """Return what the names of files that were downloaded one by one into a folder begin with."""
+    """Return the common beginning of the names of files that were downloaded one by one."""
     beginnings = {
         file_path.name.removesuffix(name)
         for file_path in folder.iterdir()
@@ -193,7 +194,7 @@ def _common_beginning(folder: Path) -> str:
 
 
 def _read_manifest(files: Files) -> dict[str, str]:
-    """Return file -> digest, as the manifest has them; empty where there is none."""
+    """Return file -> digest from the manifest; empty if there is no manifest."""
     lines = files.get(export.MANIFEST, b"").decode("ascii", "replace").splitlines()
     return dict((m[2], m[1]) for line in lines if (m := _LINE.fullmatch(line)))
 
@@ -237,7 +238,7 @@ def _check_digest(check: Check, _: Files, report: AuditReport) -> None:
 
 
 def _check_tables(check: Check, files: Files, report: AuditReport) -> None:
-    """Compare what follows from report.json, which has lost the order of the measures."""
+    """Compare tables with report.json, in which the order of the measures is lost."""
     expected = {
         "names.csv": export.names_csv(report),
         "measures.csv": export.measures_csv(report),
@@ -271,7 +272,7 @@ def _parse_json(data: bytes) -> Any:
 
 
 def _check_seals(check: Check, files: Files, report: AuditReport | None) -> None:
-    """Ask the access log about every seal: files that were downloaded one by one have their own."""
+    """Check every seal with the access log; files downloaded one by one have their own seals."""
     seals_by_file = {
         export.SEAL: _SEAL.findall(files.get(export.SEAL, b"").strip()),
         _HTML: _SEAL.findall(files.get(_HTML, b"")),
@@ -337,7 +338,7 @@ def _check_kept(check: Check, files: Files, report: AuditReport, *, store: Store
 
 
 def _select_shared(report: AuditReport) -> dict[str, Any]:
-    """Return what a report says, without what each copy of it adds."""
+    """Return the parts of a report that are the same in every copy."""
     values: dict[str, Any] = json.loads(json.dumps(report.to_json()))
     added = ("log_seal", "decision", "names")
     return values | {"made": {k: v for k, v in values["made"].items() if k not in added}}

@@ -1,8 +1,8 @@
 """Settings of a training and its loss curve; torch-free.
 
-Losses are nats per token that is asked for. Held-out losses are of rows and masks that stay the
-same through the whole training, so that they can be compared with each other and with the unigram
-baseline: the loss of always answering with the words' frequencies, whatever stands beside them.
+Losses are in nats per predicted token. Held-out losses use the same rows and masks during the whole
+training, so they can be compared with each other and with the unigram baseline, which is the loss
+of always predicting the words' frequencies, whatever the context.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MOST_POINTS = 500
 
 
 class LoopSettings(Record):
-    """What every training is told: passes, optimizer, schedule, precision, checkpoints."""
+    """Settings of every training: passes, optimizer, schedule, precision, checkpoints."""
 
     batch: Rows = Field(default=32, description="rows a step")
     micro_batch: Rows = Field(
         default=32, description="rows of one forward pass; names the training too"
     )
-    """Dropout depends on it, so it names the training."""
+    """Dropout depends on it, so it is part of the training's identity."""
     warmup_share: Share = Field(
         default=0.1, description="share of the steps in which the learning rate rises from zero"
     )
@@ -47,7 +47,7 @@ class LoopSettings(Record):
     precision: Precision = Field(
         default="auto", description="of products; auto: bfloat16 where it is faster"
     )
-    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of all that is drawn")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of all random draws")
     checkpoint_every: Steps = Field(default=200, description="steps between two checkpoints")
 
     not_of_the_weights: ClassVar[tuple[str, ...]] = ("checkpoint_every",)
@@ -62,15 +62,15 @@ class LoopSettings(Record):
         raise NotImplementedError
 
     def decisive(self) -> dict[str, Any]:
-        """Return what decides the weights: all but when they are looked at and kept."""
+        """Return the settings that decide the weights, without the measuring intervals."""
         return {k: v for k, v in self.plain().items() if k not in self.not_of_the_weights}
 
 
 class ScheduledSettings(LoopSettings):
-    """Settings with a choice of what follows the warm-up; the passes of a step are of one size.
+    """Settings with a choice of schedule after the warm-up, and passes of equal size in each step.
 
-    "linear" falls to zero at the last step; "constant" stays, so that snapshots along one run are
-    models of their own.
+    "linear" falls to zero at the last step. "constant" keeps the rate, so that each snapshot of one
+    run is a model in its own right.
     """
 
     schedule: Schedule = Field(default="linear", description="what follows the warm-up")
@@ -124,11 +124,11 @@ class TrainSettings(ScheduledSettings):
     mask_share: float = Field(
         default=0.15, ge=0.01, le=0.4, description="share of the positions asked for"
     )
-    """80 % of these are masked, 10 % replaced, 10 % kept."""
+    """80 % of these are masked, 10 % replaced, 10 % unchanged."""
     held_out_share: float = Field(
         default=0.01, ge=0, le=0.5, description="share of the patients never trained on"
     )
-    """Of the notes, where no patient is told."""
+    """A share of the notes, if the notes do not name patients."""
     evaluate_every: Steps = Field(default=1_000, description="steps between two held-out losses")
     checkpoint_every: Steps = Field(default=1_000, description="steps between two checkpoints")
     from_scratch: bool = Field(default=False, description="fresh weights in the model's shape")
@@ -137,7 +137,7 @@ class TrainSettings(ScheduledSettings):
 
     @property
     def highest_rate(self) -> float:
-        """Of the encoder."""
+        """The learning rate of the encoder."""
         return self.learning_rate
 
     @property
@@ -146,7 +146,7 @@ class TrainSettings(ScheduledSettings):
         return self.n_tokens - 2
 
     def refuse_longer(self, n_positions: int) -> None:
-        """Refuse rows that are longer than a model holds."""
+        """Refuse rows that are longer than a model allows."""
         if self.n_tokens > n_positions:
             raise AuditError(
                 "Rows of {n_tokens} tokens are longer than the {n_positions} that this model "
@@ -158,7 +158,7 @@ class TrainSettings(ScheduledSettings):
             )
 
     def refuse_idle(self, n_processes: int) -> None:
-        """Refuse processes that would have fewer passes of a step than others."""
+        """Refuse a number of processes that does not divide the passes of a step."""
         n_passes = self.batch // self.micro_batch
         if n_passes % n_processes:
             raise AuditError(
@@ -174,17 +174,17 @@ class TrainSettings(ScheduledSettings):
         return n_train_tokens // self.n_inner
 
     def steps(self, n_train_tokens: int) -> int:
-        """Return how many steps a training on so many tokens takes."""
+        """Return the number of steps of a training on `n_train_tokens` tokens."""
         if self.n_epochs is None:
             return self.n_steps
         return self.steps_of_epochs(self.n_epochs, n_train_tokens=n_train_tokens)
 
     def steps_of_epochs(self, n_epochs: float, *, n_train_tokens: int) -> int:
-        """Return the first step after which so many epochs have been seen."""
+        """Return the first step after which `n_epochs` epochs have been seen."""
         return max(1, math.ceil(n_epochs * self.n_rows(n_train_tokens) / self.batch - 1e-9))
 
     def epochs(self, n_steps: float, *, n_train_tokens: int) -> float:
-        """Return how often every token has been seen after so many steps."""
+        """Return how often every token has been seen after `n_steps` steps."""
         n_rows = self.n_rows(n_train_tokens)
         return n_steps * self.batch / n_rows if n_rows else math.nan
 
@@ -202,7 +202,7 @@ def count_point_steps(n_steps: int) -> int:
 
 
 def find_largest_pass(batch: int) -> int:
-    """Return the most rows of a forward pass, of those usual, that divide a step's rows."""
+    """Return the largest size of a forward pass, up to the default, that divides a step's rows."""
     pass_sizes = range(min(batch, TrainSettings().micro_batch), 0, -1)
     return next((n for n in pass_sizes if batch % n == 0), 1)
 
@@ -218,18 +218,18 @@ class LossPoint(Record):
     loss: float | None = None
     """Mean training loss since the point before, in nats a token."""
     held_out: float | None = None
-    """Of what is not learned from, in nats a token."""
+    """Loss on held-out rows, in nats per token."""
     learning_rate: float | None = None
-    """Of the step, the highest of all groups."""
+    """The highest of all parameter groups in this step."""
     seconds: float
-    """Of training so far, pauses left out."""
+    """Seconds of training so far, without pauses."""
     precision: float | None = None
     recall: float | None = None
     f: float | None = None
-    """Of a tagger on its validation notes, 0-1."""
+    """Precision, recall and F of a tagger on its validation notes, 0-1."""
 
     def describe(self) -> str:
-        """Return a sentence on what was measured here; "" where only the loss is known."""
+        """Return a sentence with the measured figures; "" if only the loss is known."""
         measured = {
             "held-out loss": self.held_out,
             "recall": self.recall,
@@ -244,9 +244,9 @@ class LossPoint(Record):
 
 
 def read_losses(run_dir: Path) -> tuple[LossPoint, ...]:
-    """Return the points in order of their steps; none where there is no log yet.
+    """Return the points in order of their steps; () if there is no log yet.
 
-    Of two points of one step the later one counts; a line that is just being written does not.
+    If two points have the same step, the later one counts. An unfinished last line is ignored.
     """
     try:
         lines = (run_dir / LOSSES).read_bytes().split(b"\n")
@@ -269,26 +269,26 @@ def append_point(run_dir: Path, point: LossPoint) -> None:
 
 
 def cut_log(run_dir: Path, *, step: int) -> None:
-    """Forget the points after a step: they are made again."""
+    """Remove the points after a step, because they will be made again."""
     lines = [point.to_bytes() + b"\n" for point in read_losses(run_dir) if point.step <= step]
     write_whole(run_dir / LOSSES, b"".join(lines))
 
 
 PLATEAU_NATS = 0.1
-"""A held-out loss within this of the unigram baseline has learned next to nothing from context."""
+"""If the held-out loss is this close to the unigram baseline, context is hardly used."""
 RISE_NATS = 0.02
-"""A held-out loss this far above its lowest is called rising: less is noise of so few rows."""
+"""A held-out loss this far above its minimum counts as rising; less is noise of few rows."""
 _SMOOTHED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class LossCurve:
-    """What the chart of one training shows; NaN is what is not known.
+    """The chart of one training; unknown numbers are NaN.
 
-    `losses` and `smoothed` are the training loss at `steps` and its moving average; `held_out` is
-    what was measured at `held_out_steps`, step 0 being the model it started from, and
-    `smoothed_then` the moving average at that time; `unigram` is the baseline on the held-out rows;
-    in `steps_per_epoch` of the `n_steps` every token is seen once.
+    `losses` and `smoothed` are the training loss at `steps` and its moving average. `held_out` are
+    the held-out losses at `held_out_steps`, where step 0 is the model before training, and
+    `smoothed_then` is the moving average at these steps. `unigram` is the baseline on the held-out
+    rows. Every token is seen once in `steps_per_epoch` of the `n_steps` steps.
     """
 
     steps: tuple[int, ...]
@@ -309,11 +309,11 @@ class LossCurve:
 
     @property
     def state(self) -> str:
-        """What can be said of the held-out loss.
+        """The state of the held-out loss.
 
-        "nothing": it was never measured; "early": only once; "plateau": it is no lower than
-        knowing the words' frequencies alone; "rising": it has left its lowest value upwards;
-        "falling" and "level": below where it began, or not.
+        "nothing": it was never measured; "early": it was measured once; "plateau": it is not below
+        the unigram baseline; "rising": it is above its minimum; "falling": it is below its first
+        value; "level": none of these.
         """
         if len(self.held_out) < 2:
             return "early" if self.held_out else "nothing"
@@ -336,7 +336,7 @@ def make_loss_curve(
     steps_per_epoch: float = math.nan,
     unigram: float | None = None,
 ) -> LossCurve:
-    """Return the chart of a log, as `read_losses` gives it.
+    """Return the chart of the points that `read_losses` returns.
 
     The average over a window of n points is s_i = sum_j b^(i-j) x_j / sum_j b^(i-j) over j <= i,
     with b = 1 - 2 / (n + 1): free of the bias of its beginning (Kingma and Ba 2015, section 3).

@@ -1,8 +1,8 @@
-"""The one training: steps, checkpoints, the loss curve, stopping and going on.
+"""The loop of every training: steps, checkpoints, the loss curve, stopping and resuming.
 
-Every draw has its own key (`audit.rng`), so that a training that was stopped or killed goes on from
-its last checkpoint to the same bytes, on the same kind of hardware. Several processes share the
-passes of each step and add up their gradients; the first of them writes what there is to write.
+Every random draw has its own key (`audit.rng`), so a training that was stopped or killed continues
+from its last checkpoint to the same bytes on the same kind of hardware. Several processes share the
+passes of each step and add up their gradients; the first process writes all files.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ TRAINING = "training.json"
 _CHECKPOINTS, _N_KEPT = "checkpoint", 2
 _WEIGHTS, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 _MOST_SECONDS = 600.0
-"""Longest time between two checkpoints: slow machines lose no hours."""
+"""Longest time between two checkpoints, so that slow machines do not lose hours of work."""
 _PLACE = ("device", "precision", "kernels")
 PointListener = Callable[[LossPoint], None]
 VERSIONS = {"torch": torch.__version__, "transformers": transformers.__version__}
-"""Library -> version, as `training.json` says them."""
+"""Library -> version, as in `training.json`."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What a training runs on: "cpu" or "cuda", type of the products' numbers, their kernels.
+    """The hardware of a training: "cpu" or "cuda", number type of products, and kernels.
 
-    `process` is the number of this one of `n_processes` that share the passes of each step.
+    `process` is the number of this process among the `n_processes` that share each step's passes.
     """
 
     device: str
@@ -78,14 +78,14 @@ _LONGEST_WAIT = timedelta(days=7)
 
 @contextmanager
 def join_processes(device: str) -> Iterator[tuple[int, int]]:
-    """Join the processes that torchrun started; yields the number of this one, and of all."""
+    """Join the processes that torchrun started; yield this process's number and their total."""
     place = read_process_number()
     if place[1] == 1:
         yield place
         return
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # The others wait while the first one has its turn, cuts the notes and measures.
+    # The other processes wait while the first one waits its turn, tokenizes and measures.
     kind = "nccl" if device == "cuda" else "gloo"
     processes.init_process_group(kind, timeout=_LONGEST_WAIT)
     try:
@@ -105,7 +105,7 @@ def wait_for_first(process: int, n_processes: int) -> Iterator[None]:
 
 
 def _add_up(tensors: Iterable[Tensor]) -> None:
-    """Put the sum over all processes in each tensor; it is the same to the bit in each process."""
+    """Replace each tensor by its sum over all processes, which is bit-identical in each of them."""
     for work in [processes.all_reduce(tensor, async_op=True) for tensor in tensors]:
         work.wait()
 
@@ -118,8 +118,8 @@ _USUAL = {_TRIM: 128 * 1024, _MOST_MAPPED: 65_536}
 def keep_memory() -> Iterator[None]:
     """Keep freed memory for the next step while the block runs, where the C library is glibc.
 
-    Else the large tensors of each step are given back to the system and asked for again, which
-    clears every page of them.
+    Otherwise each step returns its large tensors to the system and requests them again, and the
+    system then clears every page.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
@@ -136,7 +136,7 @@ def keep_memory() -> Iterator[None]:
 
 
 def select_trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the parameters that want a gradient, by name."""
+    """Return the parameters that require a gradient, by name."""
     return {
         name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
     }
@@ -151,7 +151,7 @@ def adamw(
 ) -> torch.optim.AdamW:
     """Return the optimizer of a model; vectors have no weight decay.
 
-    `rate_of` gives the highest learning rate of a parameter, where it is not the settings'.
+    `rate_of` returns the highest learning rate of a parameter, if it differs from the settings.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for parameter in select_trained_parameters(model).values():
@@ -169,38 +169,41 @@ def adamw(
 
 
 class CheckpointState(Record):
-    """What a checkpoint says of itself: finished steps, seconds of training, key of it."""
+    """The state in a checkpoint: finished steps, seconds of training, key of the training."""
 
     step: int = 0
     seconds: float = 0.0
     key: str
 
 
-_WORK_SECONDS = 1e-10  # where nothing was timed yet: a parameter for each token that is learnt
+_WORK_SECONDS = 1e-10  # without a measurement: seconds per parameter and learned token
 
 
 def plan_steps(name: str, n_steps: int, n_tokens: int, size: float, hardware: str) -> Phase:
-    """Return steps of `n_tokens` as a phase; `where` is device and precision, `size` parameters."""
+    """Return steps of `n_tokens` as a phase.
+
+    `hardware` is device and precision; `size` is the number of parameters.
+    """
     return Phase(name, n_steps * n_tokens * size, _WORK_SECONDS, f"{name} {hardware}", size)
 
 
 class Learner(ABC):
-    """A model that learns step by step in a folder; each kind of training brings a class.
+    """A model that learns step by step in a folder; each kind of training has a subclass.
 
     Parameters
     ----------
     model
-        Trained in place; on `hardware.device`.
+        Trained in place, on `hardware.device`.
     n_steps
         Steps of the whole training: the learning rate follows from it.
     """
 
     phase: ClassVar[str] = "training"
-    """What progress calls the steps."""
+    """The name of the steps in progress reports."""
     dropout: ClassVar[str] = "dropout"
-    """Key of the draws of dropout."""
+    """Key of the random draws of dropout."""
     n_step_tokens = 1
-    """About how many tokens a step learns from."""
+    """Approximate number of tokens per step."""
     settings: LoopSettings
     folder = Path()
     _key = ""
@@ -220,7 +223,7 @@ class Learner(ABC):
         self._losses: list[Tensor] = []
 
     def plan(self) -> tuple[Phase, Phase]:
-        """Return what is done, one after the other."""
+        """Return the phases of the training, in order."""
         hardware = f"{self.hardware.device.partition(':')[0]} {self.hardware.precision}"
         size = float(sum(p.numel() for p in self.model.parameters()))
         return (
@@ -230,32 +233,32 @@ class Learner(ABC):
 
     @abstractmethod
     def passes(self, step: int) -> Iterable[Any]:
-        """Return what each forward pass of a step, 1 and on, learns from, in all processes."""
+        """Return the input of each forward pass of a step (from 1), for all processes."""
 
     @abstractmethod
     def loss(self, rows: Any) -> Tensor:
-        """Return the share of a pass in the step's mean loss, in nats a token."""
+        """Return a pass's share of the step's mean loss, in nats per token."""
 
     def finish(self) -> None:
-        """Write what came of the training, its result last."""
+        """Write the outputs of the training, its result last."""
         raise NotImplementedError
 
     def is_point(self, step: int) -> bool:
-        """Whether the curve has a point after a step."""
+        """Return whether the curve has a point after a step."""
         intervals = (count_point_steps(self.n_steps), self.settings.checkpoint_every, self.n_steps)
         return any(step % n == 0 for n in intervals)
 
     def measured(self, step: int) -> Mapping[str, float | None]:
-        """Measure or keep the model after a step with a point; returns fields of `LossPoint`."""
+        """Measure or store the model after a step with a point; return fields of `LossPoint`."""
         return {}
 
     def _rate_factor(self, step: int) -> float:
         return self.settings.rate_factor(step, n_steps=self.n_steps)
 
     def step(self, step: int) -> Tensor:
-        """Learn from a step, 1 and on; returns mean loss and norm of the gradient, [2].
+        """Learn from a step (from 1) and return mean loss and norm of the gradient, [2].
 
-        They are on the device and not waited for.
+        The tensor is on the device and may still be in computation.
         """
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
@@ -288,20 +291,20 @@ class Learner(ABC):
         should_stop: StopQuestion,
         on_point: PointListener,
     ) -> None:
-        """Train to the end, from the last checkpoint if there is one; a whole training stays.
+        """Train to the end, from the last checkpoint if there is one; keep a finished training.
 
-        Whatever ends it before (no memory, a loss that is no number, a person who asked to stop)
-        leaves the last checkpoint.
+        If it ends early (no memory, a loss that is NaN or infinite, a request to stop), the last
+        checkpoint remains.
 
         Parameters
         ----------
         folder
-            Of this training alone, held by `audit.shelf.alone`.
+            The folder of this training only, locked by `audit.shelf.alone`.
         facts
-            What `training.json` says: values of JSON, among them `key` and, where it is told,
-            device, precision and kernels.
+            Content of `training.json`: JSON values, among them `key` and, if given, device,
+            precision and kernels.
         result
-            Name of what `finish` writes last.
+            Name of the file or folder that `finish` writes last.
         """
         self.folder, self._key = folder, str(facts["key"])
         if self.hardware.process:
@@ -319,7 +322,7 @@ class Learner(ABC):
         shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
 
     def _help(self) -> None:
-        """Learn beside the first process, which looks at the model and keeps it."""
+        """Learn beside the first process, which measures and stores the model."""
         with keep_memory():
             for step in range(self._resume().step + 1, self.n_steps + 1):
                 with self._explain_memory():
@@ -350,7 +353,7 @@ class Learner(ABC):
 
     @property
     def _seconds(self) -> float:
-        """Of training, those before a pause included."""
+        """Seconds of training, including those before a pause."""
         return round(time.monotonic() - self._began, 3)
 
     def _point(self, step: int) -> LossPoint:
@@ -368,17 +371,17 @@ class Learner(ABC):
         return point
 
     def _mean_loss(self) -> float | None:
-        """Return the mean loss since the last point; None where there was no step."""
+        """Return the mean loss since the last point; None if there was no step."""
         if not self._losses:
             return None
-        # One transfer for all steps since then: a GPU is not waited for at each.
+        # One transfer for all steps since the last point, so that steps do not wait for a GPU.
         losses = torch.stack(self._losses).double().cpu()
         _refuse_no_number(bool(torch.isfinite(losses).all()))
         return float(losses[:, 0].mean())
 
     @contextmanager
     def _explain_memory(self) -> Iterator[None]:
-        """Turn running out of memory into a sentence that says what to try."""
+        """Turn an out-of-memory error into an AuditError that says what to try."""
         try:
             yield
             return
@@ -396,10 +399,10 @@ class Learner(ABC):
         )
 
     def _keep(self, step: int) -> None:
-        """Write a checkpoint; if it cannot be written, the last one is still there."""
-        self._mean_loss()  # weights that are no numbers are not kept
+        """Write a checkpoint; if that fails, the previous one remains."""
+        self._mean_loss()  # weights that are NaN or infinite are not stored
         weights = select_trained_parameters(self.model)
-        moments = {  # a parameter that the loss does not reach has none
+        moments = {  # a parameter that does not influence the loss has none
             f"{name}|{kind}": value
             for name, parameter in weights.items()
             for kind, value in self.optimizer.state.get(parameter, {}).items()
@@ -415,7 +418,7 @@ class Learner(ABC):
             shutil.rmtree(old, ignore_errors=True)
 
     def _resume(self) -> CheckpointState:
-        """Take the newest readable checkpoint; that before the first step where there is none."""
+        """Load the newest readable checkpoint and return its state; step 0 if there is none."""
         parameters, checkpoints = select_trained_parameters(self.model), self._checkpoints()
         for path in checkpoints:
             try:
@@ -456,9 +459,9 @@ def _refuse_no_number(is_number: bool) -> None:
 
 
 def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
-    """Say in a folder which training it is for, or see that it is for this very one.
+    """Mark a folder as the folder of this training, or check that it is.
 
-    When its result is there, it may be asked for on other hardware.
+    Once its result exists, the training may be requested on other hardware.
     """
     if not any((folder / name).exists() for name in (TRAINING, result)):
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)

@@ -1,6 +1,6 @@
 """Masked-LM pre-training: from notes and a general model to a trained one.
 
-Comes in: an task. Goes out: a folder with the model, its loss curve and what it was made of.
+Input: a task. Output: a folder with the model, its loss curve and the facts of its training.
 
 Source: Nakamura et al., section 3.3; ClinicalBERT (Alsentzer et al. 2019).
 """
@@ -87,9 +87,9 @@ _VERSION = 2
 
 
 class MaskedLearner(Learner):
-    """A masked language model, its rows, and what it is measured on.
+    """A masked language model, its training rows, and its held-out rows.
 
-    After the steps `copies` a copy is kept in its folder, with the files of `parent`.
+    After each of the steps `copies`, a copy is stored in its folder with the files of `parent`.
     """
 
     settings: TrainSettings
@@ -126,23 +126,23 @@ class MaskedLearner(Learner):
         self.n_step_tokens = settings.batch * settings.n_tokens
 
     def passes(self, step: int) -> Iterator[MaskedRows]:
-        """Return a step's masked rows, a micro-batch at a time."""
+        """Return a step's masked rows, one micro-batch at a time."""
         rng, special = generator(self.settings.seed, "row masks", step), self.rows.special
         share = self.settings.mask_share
         masked = mask_rows(self.rows.of_step(step), special=special, share=share, rng=rng)
         return masked.parts(self.settings.micro_batch)
 
     def loss(self, rows: MaskedRows) -> Tensor:
-        """Return the mean loss of the rows, as a share of the step's."""
+        """Return the mean loss of the rows, as a share of the step's mean loss."""
         return self._mean_loss_of(rows) / (self.settings.batch // self.settings.micro_batch)
 
     def is_point(self, step: int) -> bool:
-        """Also where the held-out loss is measured and a copy is kept."""
+        """Return whether the curve has a point: also for held-out losses and stored copies."""
         is_asked = step % self.settings.evaluate_every == 0 or step in self.copies
         return is_asked or super().is_point(step)
 
     def measured(self, step: int) -> Mapping[str, float | None]:
-        """Keep a copy of the model, and measure the held-out rows, where it is time for it."""
+        """Store a copy of the model, and measure the held-out rows, if either is due."""
         if step in self.copies:
             write_model(self.model, self.folder / snapshot_name(step), parent=self.parent)
         is_due = step % self.settings.evaluate_every == 0 or step == self.n_steps
@@ -179,7 +179,7 @@ class MaskedLearner(Learner):
 
 @contextmanager
 def fix_sum_order(device: str) -> Iterator[None]:
-    """Let a GPU add in one order, where it can: a training goes on to the same weights."""
+    """Let a GPU add in a fixed order where it can, so that resumed trainings give equal weights."""
     if device == "cpu":
         yield
         return
@@ -196,10 +196,10 @@ def fix_sum_order(device: str) -> Iterator[None]:
 
 
 def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
-    """Write a model's directory, whole or not at all.
+    """Write a model's directory completely or not at all.
 
-    The config.json of the parent, which it was trained from, and the files of its tokenizer are
-    copied as they are.
+    The config.json and the tokenizer files of the parent, from which the model was trained, are
+    copied unchanged.
     """
     files = read_model_files(parent)
     copied = dict(files.tokenizer.all_files)
@@ -207,7 +207,7 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
     state = copy_to_main_memory(model.state_dict())
-    tensors: dict[int, str] = {}  # one that has two names under its first
+    tensors: dict[int, str] = {}  # a tensor with two names is stored under its first
     for name in compute_expected_shapes(files.config):
         tensors.setdefault(state[name].data_ptr(), name)
     with whole_folder(path, replaces=True) as partial:
@@ -232,10 +232,10 @@ def train(
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> TrainedModel:
-    """Train a model, or go on with a training that was stopped or killed.
+    """Train a model, or resume a training that was stopped or killed.
 
-    Each process that torchrun started calls it and learns from its share of every step; what is
-    written and told is the first one's.
+    Each process that torchrun started calls this function and learns from its share of every step;
+    only the first process writes files and reports.
     """
     device, folder, settings = pick_device(task.device), task.folder, task.settings
     notes = task.notes_path
@@ -261,7 +261,7 @@ def train(
             )
         meter.finish(TOKENIZE)
         precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
-        # They are asked of the general model, also where the training goes on from a checkpoint.
+        # Kernels are chosen with the general model, also if the training resumes from a checkpoint.
         with choose_exact_kernels(
             [general.model], tokenizer=general.tokenizer, device=device, dtype=precision
         ) as kernels:
@@ -284,7 +284,7 @@ _TOKEN_BYTES = 4.5  # of English notes
 
 
 def plan_phases(task: PretrainTask) -> tuple[Phase, ...]:
-    """Return what a training does, one after the other; its tokens are estimated by their bytes."""
+    """Return the phases of a training in order; the number of tokens is estimated from bytes."""
     settings, size = task.settings, float(inspect_model(task.general).n_parameters)
     source = open_notes(task.notes_path, columns=dict(task.columns))
     hardware = f"{queue_of(task.device)} {settings.precision}"

@@ -1,6 +1,6 @@
-"""Notes as tokens in a file, rows of them to learn from, and those that are held out.
+"""Notes as tokens in a file, rows of tokens for training, and held-out rows.
 
-Every row of every step follows from the seed: a training goes on anywhere without the steps before.
+Every row of every step follows from the seed, so a training can resume at any step.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from audit.shelf import fingerprint, private_folder, whole_folder
 from audit.training.config import TrainSettings
 
 Ids = NDArray[np.int64]
-_BYTE_SECONDS = 2e-7  # where nothing was timed yet
+_BYTE_SECONDS = 2e-7  # if nothing was timed yet
 _TEXT_VERSION = 1
-"""Part of a token file's key: another preparation gives other tokens."""
+"""Part of a token file's key, since another preparation of the text gives other tokens."""
 _MIN_SENTENCE_CHARS = 20
 
 _DROPPED = re.compile(
     r"\[\*\*[^\[\]]{0,200}\*\*\]"  # a placeholder
-    r"|_{2,}|-{2,}|={2,}"  # MIMIC-IV's blanks, and lines that somebody drew
+    r"|_{2,}|-{2,}|={2,}"  # MIMIC-IV's blanks, and drawn lines
     r"|(?m:^[ \t]*\d{1,3}[.)](?=\s))"  # a list's number
 )
 
 
 def prepare_sentences(text: str) -> list[str]:
-    """Return the sentences of a note, white space made single, placeholders and lines left out.
+    """Return the sentences of a note with single spaces, without placeholders and drawn lines.
 
-    A sentence of fewer than 20 characters is glued to the one before; at the beginning of a note
-    the next one is glued to it.
+    A sentence of fewer than 20 characters is joined to the previous one, or at the beginning of a
+    note to the next one.
     """
     clean = _DROPPED.sub(" ", text)
     sentences: list[str] = []
@@ -72,12 +72,12 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """Tokens of notes, mapped: each note's `ids` [n_tokens] and one [SEP].
+    """Memory-mapped tokens of notes: for each note its `ids` [n_tokens] and one [SEP].
 
-    `ends` [n_documents] is where each note ends, its [SEP] included; `groups` [n_documents] the
-    number of its patient, in order of first appearance, a note of nobody being a group of its own.
-    `missing` are positions among all rows read, from 0, of those that gave no document, rising;
-    `n_refused` of them are no notes.
+    `ends` [n_documents] is the end of each note, including its [SEP]. `groups` [n_documents] is the
+    number of its patient, in order of first appearance; a note without a patient is a group of its
+    own. `missing` are the positions (ascending, from 0, among all rows read) of rows that gave no
+    document; `n_refused` of them are not notes.
     """
 
     ids: NDArray[Any]
@@ -88,12 +88,12 @@ class TokenFile:
 
     @property
     def n_groups(self) -> int:
-        """How many patients there are."""
+        """Number of patients."""
         return int(self.groups.max(initial=-1)) + 1
 
     @property
     def n_read(self) -> int:
-        """Rows that were read, notes or not."""
+        """Number of rows read, including rows that are not notes."""
         return len(self.ends) + len(self.missing)
 
     @property
@@ -102,7 +102,7 @@ class TokenFile:
         return np.diff(self.ends, prepend=0)
 
     def about(self) -> dict[str, Any]:
-        """Return what the file holds, in numbers."""
+        """Return counts of the file's content."""
         return {
             "n_tokens": len(self.ids),
             "n_documents": len(self.ends),
@@ -113,12 +113,12 @@ class TokenFile:
         }
 
     def documents_at(self, positions: Ids) -> Ids:
-        """Return the numbers of the documents at positions among all rows read, if any."""
+        """Return the documents at positions among all rows read; skip positions without one."""
         present = positions[~np.isin(positions, self.missing)]
         return present - np.searchsorted(self.missing, present)
 
     def digest(self) -> str:
-        """SHA-256 of the tokens and of whose they are."""
+        """Return the SHA-256 of the tokens and their patients."""
         digest = hashlib.sha256(repr(self.about()).encode())
         for values in (self.ids, self.ends, self.groups):
             for start in range(0, len(values), _CHUNK):
@@ -134,12 +134,12 @@ def read_or_make_tokens(
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> TokenFile:
-    """Return the tokens of notes, made now unless they are kept.
+    """Return the tokens of notes, from the store if they are there, otherwise made now.
 
     Parameters
     ----------
     store
-        Folder of token files; each has its own folder in it, named by its key.
+        Folder of token files, with a subfolder for each file, named by its key.
     progress, should_stop
         The unit is bytes of the source.
     """
@@ -157,12 +157,12 @@ def read_or_make_tokens(
 
 
 def plan_tokenizing(source: NoteSource) -> Phase:
-    """Return the making of tokens: the notes are read for their digest, then cut."""
+    """Return tokenizing as a phase: the notes are read for their digest, then tokenized."""
     return Phase(TOKENIZE, 2 * source.n_bytes, _BYTE_SECONDS, TOKENIZE)
 
 
 def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
-    """Return the tokens in a folder; None where there are none of this key, or not whole ones."""
+    """Return the tokens in a folder; None if they are missing, incomplete, or of another key."""
     try:
         with np.load(folder / _PLACES, allow_pickle=False) as arrays:
             tokens = TokenFile(
@@ -210,11 +210,11 @@ def _write_tokens(
 
 
 def _split_to_ids(text: str, tokenizer: Any) -> list[int]:
-    """Return a note's ids; sentences are cut one by one, so that no input is long.
+    """Return a note's ids; sentences are tokenized one by one, so that no input is long.
 
-    Special tokens that a text spells out ("[MASK]") are unknown words.
+    Special tokens that a text spells out ("[MASK]") become unknown words.
     """
-    # A blank before all but the first: byte-level vocabularies tell words by it.
+    # A space precedes all sentences but the first: byte-level vocabularies mark words by it.
     pieces = [
         f" {sentence}" if place else sentence
         for place, sentence in enumerate(prepare_sentences(text))
@@ -253,7 +253,7 @@ def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
 
 
 def digest_notes(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
-    """Return the SHA-256 of a file of notes, or of all text files of a folder with their names."""
+    """Return the SHA-256 of a file of notes, or of the names and content of a folder's texts."""
     try:
         if not path.is_dir():
             return fingerprint(path, on_bytes=on_bytes)
@@ -270,7 +270,7 @@ def digest_notes(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Ids that training needs: the special tokens and the vocabulary's size."""
+    """The ids of special tokens and the size of the vocabulary."""
 
     cls: int
     sep: int
@@ -279,7 +279,7 @@ class SpecialIds:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Any) -> SpecialIds:
-        """Return those of a tokenizer."""
+        """Return the special ids of a tokenizer."""
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
         return cls(*special, len(tokenizer))
 
@@ -290,9 +290,9 @@ class SpecialIds:
 
 @dataclass(frozen=True, eq=False)
 class MaskedRows:
-    """Rows to learn from.
+    """Masked rows for training.
 
-    `ids` is what the model sees, [B, L]; `positions` and `targets` are asked for, [B, M].
+    `ids` [B, L] is the input of the model; `positions` and `targets` [B, M] are to be predicted.
     """
 
     ids: Ids
@@ -309,7 +309,7 @@ class MaskedRows:
 def mask_rows(
     rows: Ids, *, special: SpecialIds, share: float, rng: np.random.Generator
 ) -> MaskedRows:
-    """Mask rows [B, L]; [CLS] and [SEP] are never asked for while there are other tokens."""
+    """Mask rows [B, L]; [CLS] and [SEP] are chosen only if there are no other tokens."""
     n_asked = max(1, round(share * rows.shape[1]))
     allowed = (rows != special.cls) & (rows != special.sep)
     order = np.argsort(np.where(allowed, rng.random(rows.shape), 2.0), axis=1)
@@ -324,14 +324,14 @@ def mask_rows(
 
 
 _MOST_HELD_OUT_ROWS = 512
-"""Rows on which the held-out loss is measured, at most: 65,000 tokens of 128 a row."""
+"""Maximum number of rows for the held-out loss: 65,000 tokens at 128 a row."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Numbers of the notes that are trained on, and of the others, in their order.
+    """The numbers of the notes for training and of the held-out notes, in order.
 
-    `n_listed` are the patients with a listed note, who are never held out.
+    `n_listed` counts the patients with a listed note, who are never held out.
     """
 
     train: Ids
@@ -342,14 +342,15 @@ class Split:
 def split_notes(
     tokens: TokenFile, *, share: float, seed: int, listed: ListedNotes | None = None
 ) -> Split:
-    """Keep some patients' notes out of the training, none of a patient with a listed note.
+    """Hold out the notes of some patients, but of no patient with a listed note.
 
     Parameters
     ----------
     share
-        Of all patients; drawn among those who are not listed, or all of these if they are fewer.
+        Share of all patients; drawn among those without a listed note, or all of these if they
+        are fewer.
     listed
-        Which notes hold a listed name. Where every patient has one, nothing is held out.
+        The notes that hold a listed name. If every patient has one, nothing is held out.
     """
     if listed is not None and listed.n_notes != tokens.n_read:
         raise AuditError(
@@ -372,12 +373,12 @@ def split_notes(
 
 
 class Stream:
-    """Some notes of a token file as one row of tokens, read where it is asked for."""
+    """Some notes of a token file as one sequence of tokens, read on demand."""
 
     def __init__(self, tokens: TokenFile, documents: Ids) -> None:
         self._ids = tokens.ids
         self._ends = np.cumsum(tokens.lengths[documents])
-        # From a place in the stream to the place in the file, note by note.
+        # Difference between a place in the file and in the stream, per note.
         self._shift = tokens.ends[documents] - self._ends
 
     def __len__(self) -> int:
@@ -389,7 +390,7 @@ class Stream:
         return self._ids[places + self._shift[document]].astype(np.int64)
 
     def counts(self, n_vocabulary: int) -> Ids:
-        """Return how often each id occurs, [n_vocabulary]; in bounded memory."""
+        """Return how often each id occurs, [n_vocabulary], in bounded memory."""
         counts = np.zeros(n_vocabulary, dtype=np.int64)
         for start in range(0, len(self), _CHUNK):
             part = self.read_ids(np.arange(start, min(start + _CHUNK, len(self))))
@@ -398,7 +399,7 @@ class Stream:
 
 
 class Rows:
-    """The rows of a training: `batch` a step, of `n_inner` tokens of a stream each."""
+    """The rows of a training: `batch` rows per step, each of `n_inner` tokens of a stream."""
 
     def __init__(
         self, stream: Stream, special: SpecialIds, n_inner: int, batch: int, seed: int
@@ -417,7 +418,7 @@ class Rows:
         self._begins = lru_cache(maxsize=2)(self._begins_of_epoch)
 
     def of_step(self, step: int) -> Ids:
-        """Return the rows [batch, L] of a step, 1 and on."""
+        """Return the rows [batch, L] of a step (from 1)."""
         numbers = np.arange((step - 1) * self.batch, step * self.batch)
         epochs, places = np.divmod(numbers, self.n_rows)
         begins = np.concatenate(
@@ -436,11 +437,11 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Rows that nothing is learned from; rows and masks are always the same.
+    """Held-out rows; rows and masks are always the same.
 
-    `unigram_loss` is that of guessing each token by its frequency in the notes that are trained on,
-    each count raised by one, in nats a token: a model that has learned only which words are
-    frequent stays there.
+    `unigram_loss`, in nats per token, is the loss of predicting each token by its frequency in the
+    training notes, with each count raised by one. A model that has learned only word frequencies
+    does not get below it.
     """
 
     rows: MaskedRows
@@ -450,7 +451,7 @@ class HeldOut:
 def draw_held_out(
     tokens: TokenFile, split: Split, *, special: SpecialIds, settings: TrainSettings
 ) -> HeldOut | None:
-    """Return rows of the held-out notes, evenly spread; None where no notes are held out."""
+    """Return evenly spread rows of the held-out notes; None if no notes are held out."""
     stream = Stream(tokens, split.held_out)
     if not len(stream):
         return None
@@ -461,6 +462,6 @@ def draw_held_out(
     rng = generator(settings.seed, "held-out masks")
     masked = mask_rows(rows, special=special, share=settings.mask_share, rng=rng)
     counts = Stream(tokens, split.train).counts(special.n_vocabulary)
-    counts[special.sep] = 0  # never asked for
+    counts[special.sep] = 0  # never predicted
     share = (counts + 1.0) / (counts.sum() + len(counts))
     return HeldOut(masked, -math.fsum(np.log(share[masked.targets]).ravel()) / masked.targets.size)

@@ -1,4 +1,4 @@
-"""Trainings: what is kept, what is asked for (the job "pretrain"), and what one will take.
+"""Trainings: stored ones, the order for one (the job "pretrain"), and the plan of one.
 
 Torch is imported where a model is trained, transformers where a tokenizer is built.
 """
@@ -44,7 +44,7 @@ MODEL = "model"
 
 
 class TrainingFacts(Record):
-    """What is known of a training before its first step."""
+    """The facts of a training that are known before its first step."""
 
     title: str
     parent: str
@@ -52,16 +52,16 @@ class TrainingFacts(Record):
     """Name and digest of the general model that it started from."""
     corpus_id: str
     source: str
-    """Which notes of which corpus; "" and "file" where they were a file."""
+    """Which notes of which corpus; "" and "file" if the notes were a file."""
     settings: TrainSettings
     n_steps: int
     n_documents: int
     n_train_tokens: int
     n_held_out_documents: int
     unigram_loss: float | None
-    """What guessing by frequency reaches on the held-out tokens, in nats; None without."""
+    """Loss of predicting held-out tokens by frequency, in nats; None without held-out notes."""
     key: str
-    """Digest of everything that decides the weights but hardware and libraries."""
+    """Digest of everything that decides the weights, except hardware and libraries."""
     precision: str
     device: str
     kernels: str
@@ -69,19 +69,19 @@ class TrainingFacts(Record):
     created: str
     """When it began, ISO 8601."""
     snapshots: tuple[int, ...] = ()
-    """Steps after which a copy is kept."""
+    """Steps after which a copy is stored."""
     n_listed_patients: int = 0
-    """Who could not be held out: their notes hold a name of the candidate list."""
+    """Number of patients who could not be held out, as their notes hold a listed name."""
     n_processes: int = 1
-    """How many shared the passes of each step when it began."""
+    """Number of processes that shared the passes of each step at the start."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
     """A training in its folder, finished or not.
 
-    `snapshots` are the steps after which there is a copy. Losses are in nats a token, None where
-    none was measured.
+    `snapshots` are the steps of which there is a copy. Losses are in nats per token, None if none
+    was measured.
     """
 
     folder: Path
@@ -92,12 +92,12 @@ class TrainedModel:
 
     @property
     def run_id(self) -> str:
-        """The identifier of one that is kept."""
+        """The identifier of a stored training."""
         return self.folder.name
 
     @property
     def created(self) -> str:
-        """When it began."""
+        """When the training began."""
         return self.facts.created
 
     @property
@@ -113,7 +113,7 @@ class TrainedModel:
 
     @property
     def curve(self) -> LossCurve:
-        """Its loss curve."""
+        """The loss curve."""
         facts = self.facts
         per_epoch = facts.settings.n_rows(facts.n_train_tokens) / facts.settings.batch
         return make_loss_curve(
@@ -125,7 +125,7 @@ class TrainedModel:
 
     @property
     def loss(self) -> float | None:
-        """The last mean loss of training."""
+        """The last mean training loss."""
         return self._list_figures("loss")[-1]
 
     @property
@@ -153,7 +153,7 @@ MODELS = Shelf("models", where="trained model", read=_read_training)
 
 
 def snapshot_name(step: int) -> str:
-    """Return the name of the folder of the copy that is kept after a step."""
+    """Return the name of the folder with the copy of a step."""
     return f"{MODEL}-{step}"
 
 
@@ -168,7 +168,7 @@ class PretrainTask(Task):
     }
 
     general: Path
-    """Directory of the model to start from; of a training from scratch, its shape."""
+    """Directory of the model to start from; a training from scratch uses only its shape."""
     settings: TrainSettings = TrainSettings()
     corpus_id: str = Field(default="", description="identifier of a kept corpus")
     source: Literal["private", "public", "other_names"] = Field(
@@ -190,7 +190,7 @@ class PretrainTask(Task):
     )
     device: Device = Field(default="auto", description="where it is trained")
     run_id: str = ""
-    """Of the model that is kept; known once the question is asked."""
+    """Identifier of the stored model, known once the question is made."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -200,22 +200,25 @@ class PretrainTask(Task):
 
     @property
     def folder(self) -> Path:
-        """Where the training will lie."""
+        """The folder of the training."""
         return self.out or MODELS.place(self.run_id)
 
     @property
     def notes_path(self) -> Path:
-        """The file or folder of notes; those with other names are there once they were written."""
+        """The file or folder of notes; notes with other names exist once they are written."""
         return self.notes or CORPORA.get(self.corpus_id).path / f"{self.source}.jsonl"
 
     @property
     def listed(self) -> Path | None:
-        """The `listed.json` of the corpus: patients with a note in it are never held out."""
+        """The `listed.json` of the corpus; patients with a note in it are never held out."""
         notes = self.notes_path
         return None if notes.is_dir() else listed_file(notes)
 
     def snapshots(self, n_train_tokens: int) -> tuple[int, ...]:
-        """Return the steps after which a copy is kept, in order, none after the last."""
+        """Return the steps after which a copy is stored, in order.
+
+        Raises AuditError if one of them is after the last step.
+        """
         count = self.settings.steps_of_epochs
         steps = sorted({count(n, n_train_tokens=n_train_tokens) for n in self.snapshot_epochs})
         n_steps = self.settings.steps(n_train_tokens)
@@ -231,9 +234,9 @@ class PretrainTask(Task):
         return tuple(steps)
 
     def question(self) -> Question:
-        """Return the question: the same is trained once, and gone on with.
+        """Return the question; equal questions share one training, which can be resumed.
 
-        Reads every byte of the general model's weights.
+        This reads every byte of the general model's weights.
         """
         about = {
             "general": compute_model_digest(self.general),
@@ -251,12 +254,12 @@ class PretrainTask(Task):
 
     @classmethod
     def read_answer(cls, question: Question) -> tuple[str, ...]:
-        """Return the identifier of a kept model whose training was asked the same and is over."""
+        """Return the stored model's identifier if the training of this question is finished."""
         run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
         return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
 
     def help(self) -> None:
-        """Learn beside the first of the processes that torchrun started; it alone answers."""
+        """Learn beside the first process that torchrun started; only the first one answers."""
         from audit.training.masked_lm import train
 
         question = self.question()
@@ -264,7 +267,7 @@ class PretrainTask(Task):
             train(self.with_(run_id=question.order["run_id"]))
 
     def _identity(self) -> object:
-        """Return what tells the notes apart: a kept corpus never changes, a file may."""
+        """Return values that identify the notes: a stored corpus never changes, a file may."""
         if self.notes is not None:
             return read_file_states(self.notes, where="notes")
         listed = listed_file(CORPORA.get(self.corpus_id).path / PRIVATE)
@@ -273,7 +276,7 @@ class PretrainTask(Task):
         return [self.corpus_id, self.source, seed, names]
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Train, or go on with a training; returns its identifier."""
+        """Train, or resume a training, and return its identifier."""
         from audit.training.masked_lm import train
 
         def tell(point: LossPoint) -> None:
@@ -293,11 +296,11 @@ class PretrainTask(Task):
 def make_sibling_task(
     trained: TrainedModel, *, general: Path, n_epochs: float | None = None
 ) -> PretrainTask:
-    """Return the training of a sibling: by a model's own recipe, on its notes with other names.
+    """Return the training of a sibling: a model's own recipe on its notes with other names.
 
-    With fewer passes, `n_epochs`, names are harder to find in the sibling, so what it shows holds
-    for the model too. Raises AuditError unless the model was trained here on the named notes of a
-    kept corpus, from that general model, in at least as many passes.
+    With fewer passes, `n_epochs`, names are harder to find in the sibling, so results of the
+    sibling hold for the model too. Raises AuditError unless the model was trained here on the named
+    notes of a stored corpus, from that general model, in at least as many passes.
     """
     facts = trained.facts
     if not facts.corpus_id or facts.source != "private":
@@ -306,7 +309,7 @@ def make_sibling_task(
             where="sibling of",
             do="Train a model on a corpus with --source other_names and the hospital's settings.",
         )
-    CORPORA.get(facts.corpus_id)  # refused where it is not kept any more
+    CORPORA.get(facts.corpus_id)  # refused if the corpus no longer exists
     if compute_model_digest(general) != facts.parent_digest:
         raise AuditError(
             "The model was trained from another general model: {name}.",
@@ -335,17 +338,17 @@ def make_sibling_task(
 PRESETS = ("small", "clinicalbert", "scratch")
 _SMALL_EPOCHS, _SMALL_STEPS = 10, 2_000
 SAMPLE_BYTES = 1_000_000
-"""What is read of a file to judge how many tokens all of it has."""
+"""Bytes of a file that are read to estimate the tokens of the whole file."""
 
 _SMALL_WIDTH = 256
 
 
 @dataclass(frozen=True)
 class NotesLoad:
-    """How much text there is to train on: notes with any text, their tokens, a [SEP] each included.
+    """Amount of text for training: notes with text, and their tokens, including one [SEP] each.
 
-    `is_exact` says whether all of it was read; otherwise it is judged by the first million bytes.
-    `free_share` of the patients may be held out: those with a listed name may not.
+    `is_exact` says whether all text was read; otherwise the numbers are estimated from the first
+    million bytes. `free_share` is the share of patients without a listed name, who may be held out.
     """
 
     n_notes: int
@@ -356,7 +359,7 @@ class NotesLoad:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training will take; in `steps_per_epoch` every token is seen once."""
+    """The length of a training; every token is seen once in `steps_per_epoch` steps."""
 
     n_steps: int
     n_epochs: float
@@ -364,10 +367,11 @@ class TrainingPlan:
 
 
 def choose_preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
-    """Return the settings of one of `PRESETS` for a general model and notes of so many tokens.
+    """Return the settings of one of `PRESETS` for a general model and `n_tokens` tokens of notes.
 
-    "clinicalbert" are the paper's; "scratch" the same from fresh weights, with BERT's own learning
-    rate (Devlin et al. 2019); "small" a few passes over the notes that a processor can make.
+    "clinicalbert" are the paper's settings. "scratch" are the same from fresh weights, with BERT's
+    own learning rate (Devlin et al. 2019). "small" makes a few passes over the notes, which a CPU
+    can do.
     """
     row = min(128, parent.config.n_positions)
     if code == "clinicalbert":
@@ -390,10 +394,10 @@ def choose_preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSet
 
 
 def measure_notes(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
-    """Count a corpus's tokens as a model's tokenizer splits them.
+    """Count a corpus's tokens with a model's tokenizer.
 
-    `path` are JSON lines with a field "text", `n_notes` in all of the file; who of the corpus is
-    listed is read beside it.
+    `path` is a file of `n_notes` JSON lines with a field "text"; the listed patients are read from
+    the file beside it.
     """
     listed = listed_file(path)
     free = 1.0 if listed is None else read_listed(listed).free_share
@@ -421,7 +425,7 @@ def _count_tokens(texts: Sequence[Sequence[str]], model: Path) -> int:
 def make_training_plan(
     settings: TrainSettings, *, parent: ModelSummary, load: NotesLoad
 ) -> TrainingPlan:
-    """Return what a training will take."""
+    """Return the length of a training."""
     settings.refuse_longer(parent.config.n_positions)
     n_train = round(load.n_tokens * (1 - min(settings.held_out_share, load.free_share)))
     n_rows, n_steps = settings.n_rows(n_train), settings.steps(n_train)
@@ -436,16 +440,16 @@ def make_training_plan(
 
 
 def find_pair(model: TrainedModel, *, models: Iterable[RegisteredModel]) -> dict[str, str]:
-    """Return the identifiers of an audit's pair: a training's model is the "hospital".
+    """Return the identifiers of an audit's pair, in which the trained model is the "hospital".
 
-    "general" is the model that it started from, "" if that is not in the list any more.
+    "general" is the model from which the training started, "" if it is no longer in the list.
     """
     parent = find_model_by_digest(model.facts.parent_digest, name=model.facts.parent, models=models)
     return {"general": parent.model_id if parent else "", "hospital": f"{LABEL}/{model.run_id}"}
 
 
 def find_trained_model(corpus_id: str) -> TrainedModel | None:
-    """Return the newest whole model that learned from a corpus's notes with names."""
+    """Return the newest finished model that was trained on a corpus's notes with names."""
     models = (model for model in MODELS.all() if model.facts.corpus_id == corpus_id)
     return next(
         (model for model in models if model.is_whole and model.facts.source == "private"), None
