@@ -140,11 +140,8 @@ def make_part(
 
 def merge_shards(path: Path, *, folder: Path, store: Store) -> MergeCounts:
     """Copy those shards of an order that are in a folder into the results."""
-    order, files, stored_shards = (
-        _read_order(path),
-        ShardFiles(folder),
-        evidence.ResultsShardStore(store),
-    )
+    order, files = _read_order(path), ShardFiles(folder)
+    stored_shards = evidence.ResultsShardStore(store)
     n_taken, n_known, n_missing, refused = 0, 0, 0, list[str]()
     for keys in order.keys:
         if stored_shards.get(keys) is not None:
