@@ -383,7 +383,7 @@ def _make_table(table: sqlite3.Connection) -> None:
             "The list of jobs was written by a newer version of the program.",
             do="Use that version, or another data directory.",
         )
-    if 0 < _version(table) < _VERSION:
+    if 0 < _read_version(table) < _VERSION:
         raise AuditError(
             "The list of jobs was written by an older version of the program.",
             do="Export its audits with that version, then use another data directory.",
