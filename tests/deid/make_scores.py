@@ -51,7 +51,7 @@ def gold_notes(n: int = 12) -> tuple[TaggedDocument, ...]:
 
 
 def predicted_notes(
-    golds: Sequence[TaggedDocument], *, every: int = 3
+    golds: Sequence[TaggedDocument], *, step: int = 3
 ) -> tuple[TaggedDocument, ...]:
     """Predictions with misses, another label, other borders and a spurious span, all countable.
 
@@ -59,19 +59,19 @@ def predicted_notes(
     identifier; of the one after that the telephone lacks its last four digits and 発熱 is found for
     nothing.
     """
-    found = []
+    readings = []
     for i, gold in enumerate(golds):
         spans = list(gold.spans)
-        if i % every == 0:
+        if i % step == 0:
             del spans[0]
-        elif i % every == 1:
+        elif i % step == 1:
             spans[1] = Span(spans[1].start, spans[1].end, "identifier")
-        elif i % every == 2:
+        elif i % step == 2:
             spans[3] = Span(spans[3].start, spans[3].end - 5, "contact")
-            at = gold.text.index("発熱")
-            spans.append(Span(at, at + 2, "quasi_identifier"))
-        found.append(gold.with_spans(spans))
-    return tuple(found)
+            start = gold.text.index("発熱")
+            spans.append(Span(start, start + 2, "quasi_identifier"))
+        readings.append(gold.with_spans(spans))
+    return tuple(readings)
 
 
 def given_as(notes: Sequence[TaggedDocument]) -> Source:
@@ -83,9 +83,14 @@ def make_score(
     golds: Sequence[TaggedDocument], predicted: Sequence[TaggedDocument] | Source, **settings: Any
 ) -> str:
     """Keep a score of these notes as a job does, and return its identifier."""
-    said = predicted if isinstance(predicted, Source) else given_as(predicted)
-    asked = {"gold": given_as(golds), "predicted": said, "n_replicates": 100, **settings}
-    (score_id,) = ScoreTask.from_order(ScoreTask(**asked).question().order).run(quiet())
+    predicted_source = predicted if isinstance(predicted, Source) else given_as(predicted)
+    order_fields = {
+        "gold": given_as(golds),
+        "predicted": predicted_source,
+        "n_replicates": 100,
+        **settings,
+    }
+    (score_id,) = ScoreTask.from_order(ScoreTask(**order_fields).question().order).run(quiet())
     return score_id
 
 
@@ -115,16 +120,18 @@ class Copying:
         if len(self.calls) == self.n_left:
             raise Killed
         self.calls.append([len(note.text) for note in notes])
-        found = []
+        readings = []
         for number, note in enumerate(notes):
-            whole = Piece(0, len(note.text), self.outputs[note.doc_id]) if self.outputs else None
-            windows = [] if whole else cut_windows(note.text, size=1000, overlap=50)
-            pieces = [whole] if whole else []
+            full_piece = (
+                Piece(0, len(note.text), self.outputs[note.doc_id]) if self.outputs else None
+            )
+            windows = [] if full_piece else cut_windows(note.text, size=1000, overlap=50)
+            pieces = [full_piece] if full_piece else []
             for i, (start, end) in enumerate(windows, start=1):
                 pieces.append(Piece(start, end, note.text[start:end]))
                 on_share((number + i / len(windows)) / len(notes))
-            found.append(read_pieces(note, pieces))
-        return found
+            readings.append(read_pieces(note, pieces))
+        return readings
 
 
 def quiet() -> Contact:

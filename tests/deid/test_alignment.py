@@ -25,16 +25,16 @@ Group = list[tuple[str, Span | None]]
 
 def lines_of(note: TaggedDocument) -> list[Group]:
     groups: list[Group] = [[]]
-    at = 0
+    position = 0
     for span in (*note.spans, None):
-        before, newline, rest = note.text[at : span and span.start].rpartition("\n")
+        before, newline, rest = note.text[position : span and span.start].rpartition("\n")
         if newline:
             groups[-1].append((before + newline, None))
             groups.append([])
         groups[-1].append((rest, None))
         if span:
             groups[-1].append((note.text[span.start : span.end], span))
-            at = span.end
+            position = span.end
     return groups
 
 
@@ -74,9 +74,9 @@ def test_spans_of_careless_copies_come_back_with_exact_offsets(copy, share) -> N
     rng = random.Random(7)
     n_kept = n_back = 0
     for note in annotated_notes(EXAMPLES / "ja.jsonl").read_all()[:60]:
-        output, kept = copy(lines_of(note), rng)
-        n_kept += len(kept)
-        n_back += len(kept & set(align_output(output, note.text).spans))
+        output, kept_spans = copy(lines_of(note), rng)
+        n_kept += len(kept_spans)
+        n_back += len(kept_spans & set(align_output(output, note.text).spans))
         assert align_output(write_tags(note), note.text).spans == note.spans
     assert n_kept > 500 and n_back / n_kept >= share
 
@@ -87,8 +87,8 @@ def test_spans_of_careless_copies_come_back_with_exact_offsets(copy, share) -> N
     st.text("abc 山ガ　", max_size=30),
 )
 def test_anything_is_scanned_and_aligned(first: str, second: str) -> None:
-    found = scan_tags(first)
-    assert all(found.plain[s.start : s.end].strip() for s in found.spans)
+    alignment = scan_tags(first)
+    assert all(alignment.plain[s.start : s.end].strip() for s in alignment.spans)
     align_output(first, second)
     copy, source = fold(first), fold(second)
     a = b = 0
@@ -104,8 +104,8 @@ def test_anything_is_scanned_and_aligned(first: str, second: str) -> None:
 def test_long_repetitive_notes_are_quick(line: str) -> None:
     rng = random.Random(5)
     note = marked("".join(f"{line * 3}氏名:⟦I:足立{i}⟧ {line}" for i in range(800)))
-    output, kept = copied(lines_of(note), lambda x: edited(x, rng))
+    output, kept_spans = copied(lines_of(note), lambda x: edited(x, rng))
     begin = time.process_time()
-    found = align_output(output, note.text)
+    alignment = align_output(output, note.text)
     assert time.process_time() - begin < 20
-    assert len(kept & set(found.spans)) >= 0.98 * len(kept)
+    assert len(kept_spans & set(alignment.spans)) >= 0.98 * len(kept_spans)

@@ -71,23 +71,25 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
     again = {"note_id": "d3", "text": "Ms. [**Known lastname 8**] again"}
     with path.open("a") as file:
         file.write(json.dumps({"note_id": "e", "text": " "}) + "\n" + json.dumps(again) + "\n")
-    told = build_named(open_notes(path), folder=out, seed=1, locale=ENGLISH)
+    summary = build_named(open_notes(path), folder=out, seed=1, locale=ENGLISH)
     notes = [
         json.loads(line)
         for name in SPLITS
         for line in (out / f"{name}.jsonl").read_bytes().splitlines()
     ]
-    spans = [span for one in notes for span in one["spans"]]
+    spans = [span for note in notes for span in note["spans"]]
     files = bytes_of(out)
-    assert told == json.loads(files.pop("summary.json")) and {*files} == {*FILES} - {"summary.json"}
-    digests = told.pop("digests")
+    assert summary == json.loads(files.pop("summary.json")) and {*files} == {*FILES} - {
+        "summary.json"
+    }
+    digests = summary.pop("digests")
     assert digests == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
     assert [digests[f"{name}.jsonl"][:8] for name in SPLITS[:3]] == [
         "8cef0c96",
         "2f6ae508",
         "29c730a6",
     ]
-    assert told == {
+    assert summary == {
         "seed": 1,
         "locale": ENGLISH,
         "n_notes": 41,
@@ -104,18 +106,20 @@ def test_a_corpus_with_names_and_what_is_said_of_it(tmp_path: Path) -> None:
         "splits": {"train": 37, "validation": 2, "test": 2, "rest": 0},
     }
     names: dict[str, set[str]] = {}
-    for one in (one for one in notes if "patient_id" in one):
-        values = [one["text"][span["start"] : span["end"]] for span in one["spans"]]
-        whole = [
-            v for span, v in zip(one["spans"], values, strict=True) if span["label"] == IDENTIFIER
+    for note in (note for note in notes if "patient_id" in note):
+        values = [note["text"][span["start"] : span["end"]] for span in note["spans"]]
+        full_names = [
+            v for span, v in zip(note["spans"], values, strict=True) if span["label"] == IDENTIFIER
         ]
-        assert sorted(whole[0].split(", ")) == sorted((whole[1].split()[0], whole[1].split()[-1]))
-        names.setdefault(one["patient_id"], set()).add(whole[0])
-    assert [len(one) for one in names.values()] == [1] * 30
-    assert {stat.S_IMODE(one.stat().st_mode) for one in out.iterdir()} == {0o600}
+        assert sorted(full_names[0].split(", ")) == sorted(
+            (full_names[1].split()[0], full_names[1].split()[-1])
+        )
+        names.setdefault(note["patient_id"], set()).add(full_names[0])
+    assert [len(forms) for forms in names.values()] == [1] * 30
+    assert {stat.S_IMODE(path.stat().st_mode) for path in out.iterdir()} == {0o600}
     assert stat.S_IMODE(out.stat().st_mode) == 0o700
     assert json.loads(files["refused.jsonl"])["row"] == 41
-    assert sorted((one["doc_id"] for one in notes), key=lambda name: int(name.split("#")[1])) == [
+    assert sorted((note["doc_id"] for note in notes), key=lambda name: int(name.split("#")[1])) == [
         *(f"d{i}#{i + 1}" for i in range(40)),
         "d3#42",
     ]
@@ -152,32 +156,32 @@ def test_templates_keep_every_word() -> None:
         "{{x}}",
         "６歳男児．",
     ]
-    every = hashlib.sha256()
+    digest = hashlib.sha256()
     for n in range(60):
         text = "".join(rng.choices(pieces, k=12))
-        done = pipeline.add_template(text, seed=n, note=str(n))
-        every.update(done.encode())
-        kept = done
-        for mark in reversed(find_marks(done)):
+        templated_text = pipeline.add_template(text, seed=n, note=str(n))
+        digest.update(templated_text.encode())
+        rebuilt_text = templated_text
+        for mark in reversed(find_marks(templated_text)):
             value = (mark.content or "")[1:]
-            kept = kept[: mark.start] + value + kept[mark.stop :]
+            rebuilt_text = rebuilt_text[: mark.start] + value + rebuilt_text[mark.stop :]
         # Every piece of the text stands in its order; "．" of a number is never cut.
-        at = 0
+        position = 0
         for word in text.replace("{{", "［［").replace("}}", "］］"):
-            at = kept.index(word, at) + 1
-        assert kept.count("３．５") == text.count("３．５")
-    assert every.hexdigest()[:8] == "48bde85f"
+            position = rebuilt_text.index(word, position) + 1
+        assert rebuilt_text.count("３．５") == text.count("３．５")
+    assert digest.hexdigest()[:8] == "48bde85f"
 
 
 def test_what_cannot_be_built_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     source = masked(tmp_path / "n.jsonl")
     empty = source_of(tmp_path / "e.jsonl", [{"id": "1", "text": " "}])
     model = FakeModel()
-    for notes, out, models, said in (
+    for notes, out, models, message in (
         (empty, "o", {}, "No row is a note"),
         (source, ".", both(model), "something already"),
     ):
-        with pytest.raises(AuditError, match=said):
+        with pytest.raises(AuditError, match=message):
             build_named(notes, folder=tmp_path / out, **models)
     with pytest.raises(AuditCancelled):
         build_named(source, folder=tmp_path / "o", **both(model), should_stop=lambda: True)
@@ -201,10 +205,10 @@ class Changing:
 
 def test_notes_that_change_while_they_are_read_are_refused(tmp_path: Path) -> None:
     notes = [Note(str(i), f"p{i}", "", "", "", f"{i} years old", i) for i in range(40)]
-    others = [replace(note, patient_id=f"q{i}") for i, note in enumerate(notes)]
-    for now in (notes * 2, notes[:-1], others):
+    other_patients = [replace(note, patient_id=f"q{i}") for i, note in enumerate(notes)]
+    for changed_notes in (notes * 2, notes[:-1], other_patients):
         with pytest.raises(AuditError, match="notes changed while"):
-            build_named(Changing(notes, now), folder=tmp_path / "o")
+            build_named(Changing(notes, changed_notes), folder=tmp_path / "o")
 
 
 # Splits.
@@ -214,10 +218,10 @@ def test_notes_that_change_while_they_are_read_are_refused(tmp_path: Path) -> No
 def test_no_patient_is_in_two_splits(owners: list[int], seed: int) -> None:
     is_alone = [owners.count(owner) == 1 for owner in owners]
     split = [SPLITS[i] for i in pipeline.split_notes(is_alone, seed=seed)]
-    each = sum(is_alone) // 10
-    assert [split.count(name) for name in (VALIDATION, TEST, REST)] == [each, each, 0]
+    n_per_split = sum(is_alone) // 10
+    assert [split.count(name) for name in (VALIDATION, TEST, REST)] == [n_per_split, n_per_split, 0]
     for owner in set(owners):
-        assert len({split[i] for i, other in enumerate(owners) if other == owner}) == 1
+        assert len({split[i] for i, neighbour in enumerate(owners) if neighbour == owner}) == 1
 
 
 def test_sizes_are_the_papers_where_there_are_enough() -> None:
@@ -245,7 +249,7 @@ class FakeModel:
         if self.n_left < 0:
             raise Killed
         if "Passage:" in prompts[0]:
-            return [f"訳{len(prompts)} " + one.split("Passage:\n")[1] for one in prompts]
+            return [f"訳{len(prompts)} " + prompt.split("Passage:\n")[1] for prompt in prompts]
         return [f"1: TEXT {len(prompts)}.{len(prompt)}" for prompt in prompts]
 
 
@@ -268,11 +272,11 @@ def blanks(path: Path) -> NoteSource:
 
 
 def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
-    model, seen = FakeModel(2), []
+    model, reports = FakeModel(2), []
     prompts = ["ccc", "a", "bb", "a", "dddd", "bb"]
 
     def tell(share: float, *, is_cached: bool) -> None:
-        seen.append((share, is_cached))
+        reports.append((share, is_cached))
 
     with closing(AnswerFile(tmp_path / "a")) as answers:
         for _ in range(2):
@@ -282,7 +286,7 @@ def test_prompts_of_like_length_together_and_none_twice(tmp_path: Path) -> None:
         assert pipeline.ask_in_batches(model, answers, tell, []) == []
     assert model.calls == [("a", "bb"), ("ccc", "dddd")]
     ends = [(1.0, True)]
-    assert seen == [(0.5, False), (1, False), *ends, (0.5, True), (1, True), *ends, *ends]
+    assert reports == [(0.5, False), (1, False), *ends, (0.5, True), (1, True), *ends, *ends]
 
 
 HALVES = [
@@ -296,19 +300,19 @@ HALVES = [
 
 def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> None:
     source = blanks(tmp_path / "n.jsonl")
-    whole = FakeModel()
-    summary = build_named(source, folder=tmp_path / "whole", **both(whole))
+    full_model = FakeModel()
+    summary = build_named(source, folder=tmp_path / "whole", **both(full_model))
     assert sorted(bytes_of(tmp_path / "whole")) == sorted(FILES), "no answers in the corpus"
     counts = [summary[f"n_{name}"] for name in ("restored", "passages", "passages_kept")]
     assert counts == [80, 80, 0]
     assert b"TEXT" not in (tmp_path / "whole" / "train.jsonl").read_bytes()
-    done: list[tuple[str, ...]] = []
+    finished_calls: list[tuple[str, ...]] = []
     left = tmp_path / ".out.making"
     for n_left, half in zip((2, 11, 5, 0, 6), HALVES, strict=True):
         model = FakeModel(n_left=n_left)
         with pytest.raises(Killed):
             build_named(source, folder=tmp_path / "out", **both(model))
-        done += model.calls[:-1]
+        finished_calls += model.calls[:-1]
         assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in left.iterdir()} == {
             "answers.jsonl": 0o600
         }
@@ -316,24 +320,24 @@ def test_a_build_that_was_killed_asks_for_the_others_alone(tmp_path: Path) -> No
         with (left / "answers.jsonl").open("ab") as file:
             file.write(half)
         (left / "train.jsonl").write_bytes(b"what a kill leaves")
-    other = FakeModel(n_left=1, digest="b")
+    other_model = FakeModel(n_left=1, digest="b")
     with pytest.raises(Killed):
-        build_named(source, folder=tmp_path / "out", **both(other))
-    assert other.calls == whole.calls[:2], "another model is asked anew"
+        build_named(source, folder=tmp_path / "out", **both(other_model))
+    assert other_model.calls == full_model.calls[:2], "another model is asked anew"
     last = FakeModel()
     with pytest.raises(AuditCancelled):
         build_named(
             source, folder=tmp_path / "out", **both(last), should_stop=lambda: len(last.calls) >= 5
         )
     assert len(last.calls) == 5
-    seen: list[Progress] = []
-    build_named(source, folder=tmp_path / "out", **both(last), progress=seen.append)
-    assert len(done) == 24
-    assert done + last.calls == whole.calls, "each batch is asked for once"
+    reports: list[Progress] = []
+    build_named(source, folder=tmp_path / "out", **both(last), progress=reports.append)
+    assert len(finished_calls) == 24
+    assert finished_calls + last.calls == full_model.calls, "each batch is asked for once"
     assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "whole")
     left = {path.name for path in tmp_path.iterdir()}
     assert left - {"home"} == {"n.jsonl", "out", "whole"}
-    shares = [one.share for one in seen]
+    shares = [report.share for report in reports]
     assert shares == sorted(shares) and shares[-1] == 1
 
 

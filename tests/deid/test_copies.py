@@ -105,9 +105,9 @@ def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
         "exact",
         "empty",
     ]
-    own = TaggedDocument("d", "森")
-    assert read("<WARD>森</WARD>", own, labels=("WARD",)).tags == (Span(0, 1, "WARD"),)
-    assert read("<WARD>森</WARD>", own).tags == ()
+    lone_note = TaggedDocument("d", "森")
+    assert read("<WARD>森</WARD>", lone_note, labels=("WARD",)).tags == (Span(0, 1, "WARD"),)
+    assert read("<WARD>森</WARD>", lone_note).tags == ()
     assert not isinstance(RuleTagger(), CopyingTagger)
 
 
@@ -154,15 +154,15 @@ def outputs_file(path: Path, outputs: dict[str, str]) -> Path:
 
 
 def test_outputs_become_predictions_and_exact_copies_stand_alone(tmp_path: Path) -> None:
-    note, other = documents()[:2]
+    note, other_note = documents()[:2]
     path = outputs_file(tmp_path / "o.jsonl", {"d0": FAITHFUL["d0"], "d1": "", "x": "y"})
     gold = write_gold(tmp_path / "gold.jsonl")
     assert align_outputs(gold, path, folder=tmp_path) == 1
     files, copies = PairedFiles(gold, tmp_path / "predicted.jsonl"), read_copies(tmp_path)
     assert next(iter(files)) == (note, note)
     assert (copies.exact, copies.sums["n_notes"]) == ({"d0"}, 2)
-    verbatim = [(note, note), (other, other.with_spans(()))]
-    assert list(copies.keep_verbatim([(note, note), (other, other)])) == verbatim
+    verbatim = [(note, note), (other_note, other_note.with_spans(()))]
+    assert list(copies.keep_verbatim([(note, note), (other_note, other_note)])) == verbatim
     with pytest.raises(AuditError, match="copies cannot be read"):
         read_copies(tmp_path / "none")
     gold = tmp_path / "g.jsonl"

@@ -48,7 +48,8 @@ def people(number: int) -> tuple[Identity, Identity, bool]:
     locale = JAPANESE if is_japanese else ENGLISH
     profile = Profile("F" if number % 4 < 2 else "M", None, date(2026, 1, 1))
     patient, doctor = (
-        identity_of(261, f"{who} {number}", profile, locale=locale) for who in ("patient", "doctor")
+        identity_of(261, f"{role} {number}", profile, locale=locale)
+        for role in ("patient", "doctor")
     )
     return patient, doctor, is_japanese
 
@@ -66,15 +67,16 @@ def entities(text: str) -> str:
 
 
 def narrative(patient: Identity, doctor: Identity, is_japanese: bool) -> str:
-    given, surname, other = parts_of(patient, doctor)
+    given_name, surname, other_person = parts_of(patient, doctor)
     if is_japanese:
         return (
-            f"<p>氏名：{entities(surname)}&nbsp;<b>{given}</b><br/>担当：{other}医師</p>"
-            f"<p>{surname}さんは昨日より発熱。{given}の家族に説明した。</p>"
+            f"<p>氏名：{entities(surname)}&nbsp;<b>{given_name}</b><br/>担当：{other_person}医師</p>"
+            f"<p>{surname}さんは昨日より発熱。{given_name}の家族に説明した。</p>"
         )
     return (
-        f"<p>Patient:&nbsp;{entities(given)}&nbsp;<b>{surname}</b><br/>Seen by Dr. {other}</p>"
-        f"<p>{surname} reports less pain. {given} slept well.</p>"
+        f"<p>Patient:&nbsp;{entities(given_name)}&nbsp;<b>{surname}</b>"
+        f"<br/>Seen by Dr. {other_person}</p>"
+        f"<p>{surname} reports less pain. {given_name} slept well.</p>"
     )
 
 
@@ -93,9 +95,11 @@ def human_name(person: Identity) -> dict[str, Any]:
 
 def bundle(number: int) -> Written:
     patient, doctor, is_japanese = people(number)
-    given, surname, other = parts_of(patient, doctor)
+    given_name, surname, other_person = parts_of(patient, doctor)
     attached = (
-        f"{surname}, {given}. {other}." if not is_japanese else f"{surname}{given}。{other}。"
+        f"{surname}, {given_name}. {other_person}."
+        if not is_japanese
+        else f"{surname}{given_name}。{other_person}。"
     )
     resources = {
         "p": {
@@ -133,10 +137,13 @@ def bundle(number: int) -> Written:
             ],
         },
     }
-    entries = [{"fullUrl": f"urn:uuid:{name}", "resource": one} for name, one in resources.items()]
-    whole = {"resourceType": "Bundle", "type": "document", "entry": entries}
-    text = json.dumps(whole, ensure_ascii=False)
-    return Written(text, (given, surname, other))
+    entries = [
+        {"fullUrl": f"urn:uuid:{name}", "resource": resource}
+        for name, resource in resources.items()
+    ]
+    bundle = {"resourceType": "Bundle", "type": "document", "entry": entries}
+    text = json.dumps(bundle, ensure_ascii=False)
+    return Written(text, (given_name, surname, other_person))
 
 
 def read_as_plain_text(text: str, tagger: Any) -> str:
@@ -148,12 +155,12 @@ def read_as_plain_text(text: str, tagger: Any) -> str:
 
 def n_left(released: str, parts: tuple[str, ...]) -> int:
     """Return how many name parts a reader of a released file still finds, encoded or not."""
-    shown = released
+    visible_text = released
     for data in re.findall(r'"data": "([\w+/=]+)"', released):
-        shown += " " + base64.b64decode(data).decode(errors="replace")
-    shown = html.unescape(re.sub("<[^<>]*>", "", shown)).replace("\xa0", " ")
+        visible_text += " " + base64.b64decode(data).decode(errors="replace")
+    visible_text = html.unescape(re.sub("<[^<>]*>", "", visible_text)).replace("\xa0", " ")
     return sum(
-        bool(re.search(rf"(?<![A-Za-z]){re.escape(part)}(?![A-Za-z])", shown, re.IGNORECASE))
+        bool(re.search(rf"(?<![A-Za-z]){re.escape(part)}(?![A-Za-z])", visible_text, re.IGNORECASE))
         for part in parts
     )
 
@@ -168,17 +175,17 @@ def test_names_in_files_are_found_as_in_plain_texts(
     A register leaves them in a plain text as well.
     """
     tagger = load_tagger("default")
-    before = after = 0
+    n_left_before = n_left_after = 0
     for number in range(N_FILES):
         file = make(number)
-        before += n_left(read_as_plain_text(file.text, tagger), file.parts)
+        n_left_before += n_left(read_as_plain_text(file.text, tagger), file.parts)
         note = tag_text(file.text, tagger=tagger, release=Release())
         assert "<p>" not in note.released and "resourceType" not in note.released
         left = [part for part in file.parts if n_left(note.released, (part,))]
         assert all(len(part) == 1 for part in left)
-        after += len(left)
-    record_property("name parts left of 180, before and after", (before, after))
-    assert after <= 4 and before >= 60
+        n_left_after += len(left)
+    record_property("name parts left of 180, before and after", (n_left_before, n_left_after))
+    assert n_left_after <= 4 and n_left_before >= 60
 
 
 def deid(*words: object) -> dict[str, Any]:
@@ -195,14 +202,14 @@ def test_every_door_reads_fhir(tmp_path: Path) -> None:
     files = [bundle(number) for number in range(4)]
     text, parts = files[0]
     entries = json.loads(text)["entry"]
-    lines = "".join(json.dumps(one["resource"]) + "\n" for one in entries)
+    lines = "".join(json.dumps(entry["resource"]) + "\n" for entry in entries)
     for name, data in {
         "one/b.json": text,
         "one/pretty.json": json.dumps(json.loads(text), indent=2),
         "one/b.txt": text,
         "one/b.ndjson": lines.replace("urn:uuid:p", "Patient/p0"),
         "table/n.jsonl": json.dumps({"text": text}),
-        **{f"many/b{n}.json": one.text for n, one in enumerate(files)},
+        **{f"many/b{n}.json": file.text for n, file in enumerate(files)},
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(data, encoding="utf-8")
@@ -215,19 +222,27 @@ def test_every_door_reads_fhir(tmp_path: Path) -> None:
     deid("tag", "--tagger", "rules", "--notes", tmp_path / "many", "--out", tmp_path / "all")
     notes = released_of(tmp_path / "all")
     assert len(notes) == 8
-    assert n_left(" ".join(notes), tuple(part for one in files for part in one.parts)) == 0
-    uploads = [(f"b{n}.json", one.text.encode()) for n, one in enumerate(files)]
-    for some, n_notes in ((uploads[:1], 2), (uploads, 8), ([("b.txt", text.encode())], 2)):
-        given = read_uploads(some).content
-        assert given is not None
-        (tmp_path / "input").write_bytes(given)
-        found = [one for one in open_notes(tmp_path / "input").read() if isinstance(one, Note)]
-        assert len(found) == n_notes and all(one.named_people and one.patient_id for one in found)
+    assert n_left(" ".join(notes), tuple(part for file in files for part in file.parts)) == 0
+    uploads = [(f"b{n}.json", file.text.encode()) for n, file in enumerate(files)]
+    for chosen_uploads, n_notes in (
+        (uploads[:1], 2),
+        (uploads, 8),
+        ([("b.txt", text.encode())], 2),
+    ):
+        given_name = read_uploads(chosen_uploads).content
+        assert given_name is not None
+        (tmp_path / "input").write_bytes(given_name)
+        notes_read = [
+            note for note in open_notes(tmp_path / "input").read() if isinstance(note, Note)
+        ]
+        assert len(notes_read) == n_notes and all(
+            note.named_people and note.patient_id for note in notes_read
+        )
 
 
 def test_every_door_reads_html(tmp_path: Path) -> None:
     page = "<html><body><p>Patient: John&nbsp;Smith</p><p>MRN: 4471902 &lt;5</p></body></html>"
-    wanted = "Patient: [NAME]\n\nMRN: [ID] <5"
+    expected_text = "Patient: [NAME]\n\nMRN: [ID] <5"
     folder = tmp_path / "a"
     (folder / "p1").mkdir(parents=True)
     for name in ("p1/n.html", "p1/n2.HTM", "p1/n3.txt"):
@@ -235,22 +250,24 @@ def test_every_door_reads_html(tmp_path: Path) -> None:
     (tmp_path / "n.jsonl").write_text(json.dumps({"text": page}) + '\n{"text": "a <b>"}')
     for number, (path, texts) in enumerate(
         (
-            (folder, [wanted] * 3),
-            (folder / "p1" / "n.html", [wanted]),
-            (folder / "p1" / "n3.txt", [wanted]),
-            (tmp_path / "n.jsonl", [wanted, "a <b>"]),
+            (folder, [expected_text] * 3),
+            (folder / "p1" / "n.html", [expected_text]),
+            (folder / "p1" / "n3.txt", [expected_text]),
+            (tmp_path / "n.jsonl", [expected_text, "a <b>"]),
         )
     ):
         deid("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / f"o{number}")
         assert released_of(tmp_path / f"o{number}") == texts
-    assert [one.text for one in open_notes(folder).read() if isinstance(one, Note)] == [
+    assert [note.text for note in open_notes(folder).read() if isinstance(note, Note)] == [
         "Patient: John Smith\n\nMRN: 4471902 <5"
     ] * 3
     for files in ([("n.html", page.encode())], [(f"n{n}.html", page.encode()) for n in "ab"]):
-        given = read_uploads(files).content
-        assert given is not None
-        (tmp_path / "input").write_bytes(given)
-        texts = [one.text for one in open_notes(tmp_path / "input").read() if isinstance(one, Note)]
+        given_name = read_uploads(files).content
+        assert given_name is not None
+        (tmp_path / "input").write_bytes(given_name)
+        texts = [
+            note.text for note in open_notes(tmp_path / "input").read() if isinstance(note, Note)
+        ]
         assert texts == ["Patient: John Smith\n\nMRN: 4471902 <5"] * len(files)
 
 
@@ -303,17 +320,17 @@ def test_other_documents_are_refused_by_name_at_every_door(
     for door in doors():
         with pytest.raises(AuditError, match=name) as refused:
             door()
-        said = refused.value.render("en")
-        assert "xport" in said and "SMITH" not in said
+        message = refused.value.render("en")
+        assert "xport" in message and "SMITH" not in message
         assert re.search("[ぁ-ん]", refused.value.render("ja")) and not out.exists()
 
 
 def test_a_row_that_holds_a_document_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
     rows = ["MSH|^~\\&|x", "Seen by Dr. Gray.", '{"resourceType": "Bundle", "entry": []}']
-    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"text": one}) for one in rows))
-    found = list(open_notes(tmp_path / "n.jsonl").read())
-    refused = {one.row: one.what for one in found if isinstance(one, RowNote)}
-    assert [one.text for one in found if isinstance(one, Note)] == rows[1:2]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in rows))
+    notes_read = list(open_notes(tmp_path / "n.jsonl").read())
+    refused = {row.row: row.what for row in notes_read if isinstance(row, RowNote)}
+    assert [note.text for note in notes_read if isinstance(note, Note)] == rows[1:2]
     assert "HL7 v2" in refused[1] and "no FHIR resource" in refused[3]
     (tmp_path / "n.jsonl").write_text(json.dumps({"text": rows[0]}))
     with pytest.raises(
@@ -367,10 +384,10 @@ def test_what_is_no_text_in_fhir_is_left_out_and_said(tmp_path: Path) -> None:
     note, *refused = notes_to_tag(path).read()
     assert isinstance(note, Note) and note.text == "plain\n\na&b\n\n高橋\n\nn\n\nc"
     assert (note.note_id, note.category) == ("DiagnosticReport/r", "DiagnosticReport")
-    whys = [one.what for one in refused if isinstance(one, RowNote)]
+    whys = [note.what for note in refused if isinstance(note, RowNote)]
     assert len(whys) == len(refused) == 3
-    for why, said in zip(whys, ("application/pdf", "RTF", "damaged"), strict=True):
-        assert said in why
+    for why, message in zip(whys, ("application/pdf", "RTF", "damaged"), strict=True):
+        assert message in why
 
 
 @pytest.mark.parametrize(
@@ -392,8 +409,8 @@ def test_hostile_fhir_is_refused(tmp_path: Path, text: str, said: str) -> None:
 
 def test_people_of_one_patient_are_not_sought_in_the_notes_of_another() -> None:
     lines = [
-        json.dumps({"resourceType": "Patient", "id": one, "name": [{"family": name}]})
-        for one, name in (("1", "Zorblatt"), ("2", "Quillfeather"))
+        json.dumps({"resourceType": "Patient", "id": patient_id, "name": [{"family": name}]})
+        for patient_id, name in (("1", "Zorblatt"), ("2", "Quillfeather"))
     ]
     lines += [
         report(
@@ -402,12 +419,12 @@ def test_people_of_one_patient_are_not_sought_in_the_notes_of_another() -> None:
             performer=[{"reference": "Practitioner/9", "display": "Dr. Ada Ottelby MD"}],
         )
     ]
-    found = list(read_resources(iter(f"{line}\n" for line in lines)))
+    notes_read = list(read_resources(iter(f"{line}\n" for line in lines)))
     people_by_owner = {
         person.owner: person.facts
-        for one in found
-        if not isinstance(one, RowNote)
-        for person in one.people
+        for note in notes_read
+        if not isinstance(note, RowNote)
+        for person in note.people
         if person.facts[0][0] != "id"
     }
     assert people_by_owner == {

@@ -34,20 +34,20 @@ def deid(*words: object) -> dict[str, Any]:
     return call_command(parse_options(["deid", *words]))
 
 
-def put(folder: Path, files: Mapping[str, bytes]) -> Path:
+def write_files_in(folder: Path, files: Mapping[str, bytes]) -> Path:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
     return folder
 
 
-def written(folder: Path, form: str) -> Path:
-    return put(folder, write_files([*NOTES.values()], form=form))
+def write_form(folder: Path, form: str) -> Path:
+    return write_files_in(folder, write_files([*NOTES.values()], form=form))
 
 
-def zipped(files: Mapping[str, bytes], *, how: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zipped(files: Mapping[str, bytes], *, compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", how) as folder:
+    with zipfile.ZipFile(buffer, "w", compression) as folder:
         for name, data in files.items():
             folder.writestr(name, data)
     return buffer.getvalue()
@@ -63,20 +63,20 @@ def read(*files: tuple[str, bytes]) -> list[tuple[str, str]]:
 def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
     tmp_path: Path, form: str
 ) -> None:
-    gold = written(tmp_path / "gold", form)
+    gold = write_form(tmp_path / "gold", form)
     census = deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out")
     assert (census["n_notes"], census["n_refused"]) == (3, 0)
     for pred in (tmp_path / "out", tmp_path / "out" / "spans.jsonl"):
-        found = deid("score", "--gold", gold, "--pred", pred, "--replicates", 5)
-        assert all("No gold is of these" in one for one in found["notes"])
-        assert found["n_documents"] == 3
-        assert found["criteria"]["strict"]["together"]["recall"] == 1.0
-    for other in FORMATS:
-        out = tmp_path / other
-        done = deid("convert", "--notes", gold, "--to", other, "--out", out)
-        assert (done["n_notes"], done["n_flattened"]) == (3, 0)
+        score = deid("score", "--gold", gold, "--pred", pred, "--replicates", 5)
+        assert all("No gold is of these" in note for note in score["notes"])
+        assert score["n_documents"] == 3
+        assert score["criteria"]["strict"]["together"]["recall"] == 1.0
+    for other_form in FORMATS:
+        out = tmp_path / other_form
+        summary = deid("convert", "--notes", gold, "--to", other_form, "--out", out)
+        assert (summary["n_notes"], summary["n_flattened"]) == (3, 0)
         assert out.stat().st_mode & 0o777 == 0o700
-        assert {one.doc_id: one for one in annotated_notes(out).read_all()} == NOTES
+        assert {note.doc_id: note for note in annotated_notes(out).read_all()} == NOTES
     for words in (("convert", "--to", "brat"), ("tag", "--tagger", "rules")):
         with pytest.raises(AuditError, match="something already"):
             deid(*words, "--notes", gold, "--out", gold)
@@ -84,7 +84,7 @@ def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
 
 def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
     note = b"Seen by Dr. Gray."
-    put(
+    write_files_in(
         tmp_path / "a",
         {
             "p1/a.txt": note,
@@ -124,7 +124,9 @@ def test_folders_are_patients_and_one_file_is_a_note(tmp_path: Path) -> None:
 def test_the_encoding_of_a_lone_text_is_named(tmp_path: Path, codec: str, name: str) -> None:
     """A text, a folder of one text and a table are refused alike, and CP932 is read."""
     note = "氏名：高橋健一は風邪をひいて受診した。"
-    put(tmp_path, {"a/n.txt": note.encode(codec), "b/n.csv": f"text\n{note}\n".encode(codec)})
+    write_files_in(
+        tmp_path, {"a/n.txt": note.encode(codec), "b/n.csv": f"text\n{note}\n".encode(codec)}
+    )
     for number, path in enumerate((tmp_path / "a" / "n.txt", tmp_path / "a", tmp_path / "b/n.csv")):
         words = ("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / f"o{number}")
         if not name:
@@ -141,13 +143,13 @@ def test_labels_of_i2b2_come_back_from_every_form_or_are_named(tmp_path: Path) -
         '<LOCATION id="P1" start="16" end="20" text="Reno" TYPE="CITY" comment="" />'
         "</TAGS></deIdi2b2>"
     )
-    gold = put(tmp_path / "gold", {"n.xml": xml.encode()})
+    gold = write_files_in(tmp_path / "gold", {"n.xml": xml.encode()})
     for form in FORMATS:
         out = tmp_path / form
         deid("convert", "--notes", gold, "--to", form, "--out", out)
         (note,) = annotated_notes(out).read_all()
         assert [span.label for span in note.spans] == ["DOCTOR", "CITY"], form
-    put(gold, {"n.xml": xml.replace("CITY", "Fluss").encode()})
+    write_files_in(gold, {"n.xml": xml.replace("CITY", "Fluss").encode()})
     with pytest.raises(AuditError, match="The label Fluss cannot be written"):
         deid("convert", "--notes", gold, "--to", "inline", "--out", tmp_path / "other")
 
@@ -156,14 +158,14 @@ def test_overlaps_are_flattened_and_said(tmp_path: Path) -> None:
     path = tmp_path / "n.jsonl"
     spans = [{"start": 0, "end": end, "label": "x"} for end in (7, 3)]
     path.write_text(json.dumps({"doc_id": "a", "text": "Ann Lee", "spans": spans}))
-    done = deid("convert", "--notes", path, "--to", "conll", "--out", tmp_path / "b")
-    assert done["n_flattened"] == 1
+    summary = deid("convert", "--notes", path, "--to", "conll", "--out", tmp_path / "b")
+    assert summary["n_flattened"] == 1
 
 
 def test_a_folder_that_is_not_understood_is_told_with_the_place_and_without_its_name(
     tmp_path: Path,
 ) -> None:
-    folder = put(tmp_path, {"Smith.txt": b"Ann", "Smith.ann": b"T1\tNAME 0 9\tAnn\n"})
+    folder = write_files_in(tmp_path, {"Smith.txt": b"Ann", "Smith.ann": b"T1\tNAME 0 9\tAnn\n"})
     with pytest.raises(AuditError, match="offsets") as refused:
         keep_path(folder, subject="gold notes")
     assert refused.value.where == "gold notes, file 1, line 1" and "Smith" not in str(refused.value)
@@ -176,13 +178,13 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         files = write_files([*NOTES.values()], form=form)
         name, data = next(iter(files.items()))
         name, data = (name, data) if len(files) == 1 else ("n.zip", zipped(files))
-        kept = incoming_notes.keep_upload(data, name=name, subject="gold notes")
-        assert (kept.n_notes, kept.n_spans, kept.n_patients) == (3, 6, 0)
-        assert kept.labels == (("identifier", 3), ("quasi_identifier", 2), ("contact", 1))
-        back = annotated_notes(incoming_notes.upload_path(kept.digest)).read_all()
-        assert {one.doc_id: one for one in back} == NOTES
+        upload = incoming_notes.keep_upload(data, name=name, subject="gold notes")
+        assert (upload.n_notes, upload.n_spans, upload.n_patients) == (3, 6, 0)
+        assert upload.labels == (("identifier", 3), ("quasi_identifier", 2), ("contact", 1))
+        back = annotated_notes(incoming_notes.upload_path(upload.digest)).read_all()
+        assert {note.doc_id: note for note in back} == NOTES
         if form != "jsonl":
-            texts = sorted((one.doc_id, one.text) for one in NOTES.values())
+            texts = sorted((note.doc_id, note.text) for note in NOTES.values())
             assert sorted(read(("n.zip", zipped(files)))) == sorted(read(*files.items())) == texts
     notes = write_files([*NOTES.values()], form="jsonl")["notes.jsonl"]
     hostile = zipped({"../../../evil.jsonl": notes, "__MACOSX/a": b"x"})
@@ -198,7 +200,7 @@ def test_what_is_given_is_kept_under_its_digest_and_cleared_after_days(tmp_path:
         os.utime(path, (0, 0))
     incoming_notes.clear_uploads(keep=[copies.digest])
     assert incoming_notes.upload_path(copies.digest).is_file()
-    for digest in (kept.digest, "../x"):
+    for digest in (upload.digest, "../x"):
         with pytest.raises(AuditError, match="no longer kept"):
             incoming_notes.upload_path(digest)
     for data, why in (
@@ -216,7 +218,7 @@ LINE = '{"doc_id": "a", "text": "%s", "spans": []}\n' % ("fever and cough " * 20
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_an_archive_with_wrong_bytes_is_read_or_refused_and_never_a_crash(packing: int) -> None:
-    good, rng = zipped({"notes.jsonl": LINE.encode()}, how=packing), random.Random(packing)
+    good, rng = zipped({"notes.jsonl": LINE.encode()}, compression=packing), random.Random(packing)
     n_refused = 0
     for _ in range(300):
         bad = bytearray(good)

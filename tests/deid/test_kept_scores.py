@@ -71,10 +71,10 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     plain = json.loads(json.dumps(question.order))
     assert (question.kind, question.label, question.device) == ("score", "", SHORT)
     assert ScoreTask.from_order(plain) == task.with_(score_id=plain["score_id"])
-    seen: list[Progress] = []
-    contact = Contact(lambda progress: seen.append(progress), lambda: False, lambda text: None)
+    reports: list[Progress] = []
+    contact = Contact(lambda progress: reports.append(progress), lambda: False, lambda text: None)
     (score_id,) = ScoreTask.from_order(plain).run(contact)
-    assert (seen[-1].share, {one.phase for one in seen}) == (
+    assert (reports[-1].share, {one.phase for one in reports}) == (
         1,
         {"comparing the spans", "finishing"},
     )
@@ -126,7 +126,7 @@ def test_what_makes_another_question() -> None:
     golds = gold_notes()
     one = order(golds).question()
     assert order(golds, title="T").question().digest == one.digest and one.label == RULES
-    others = [
+    other_questions = [
         order(golds, seed=1),
         order(golds, matcher="document_order"),
         order(golds, has_five_types=True),
@@ -136,10 +136,12 @@ def test_what_makes_another_question() -> None:
         order(golds, n_replicates=51),
         order(golds, policy=SAFE_HARBOR),
     ]
-    assert len({other.question().digest for other in others} | {one.digest}) == 9
-    assert len({other.question().order["score_id"] for other in others}) == 8
+    assert (
+        len({other_score.question().digest for other_score in other_questions} | {one.digest}) == 9
+    )
+    assert len({other_score.question().order["score_id"] for other_score in other_questions}) == 8
     gone = Source(kind="given", ref="0" * 64)
-    for wrong, said in (
+    for wrong, prediction in (
         ({"predicted": Source(kind="tagger", ref="trained/000000000000")}, "no such tagger"),
         ({"gold": gone}, "no longer kept"),
         ({"matcher": "no such"}, "matcher"),
@@ -148,7 +150,7 @@ def test_what_makes_another_question() -> None:
         ({"gold": Source(kind="tagger", ref=RULES)}, "notes cannot come from there"),
         ({"predicted": Source(kind="example", ref="ja")}, "notes cannot come from there"),
     ):
-        with pytest.raises(AuditError, match=said):
+        with pytest.raises(AuditError, match=prediction):
             order(golds, **wrong).question()
 
 
@@ -168,17 +170,17 @@ def stopping(when: Callable[[], bool]) -> Contact:
 def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     golds = gold_notes(100)
     plain = order(golds).question().order
-    asked: list[int] = []
+    calls: list[int] = []
     tag = RuleTagger.tag
 
     def counted(self: RuleTagger, texts: Sequence[str]) -> object:
-        asked.append(len(texts))
+        calls.append(len(texts))
         return tag(self, texts)
 
     monkeypatch.setattr(RuleTagger, "tag", counted)
     with pytest.raises(AuditCancelled):
-        ScoreTask.from_order(plain).run(stopping(lambda: len(asked) > 0))
-    assert asked == [64]
+        ScoreTask.from_order(plain).run(stopping(lambda: len(calls) > 0))
+    assert calls == [64]
     (making,) = SCORES.home().glob("*.making")
     assert set(files_of(making).values()) == {0o600} and making.stat().st_mode & 0o777 == 0o700
     with monkeypatch.context() as broken:
@@ -186,7 +188,7 @@ def test_a_stopped_tagging_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(TypeError):
             ScoreTask.from_order(plain).run(quiet())
     (score_id,) = ScoreTask.from_order(plain).run(quiet())
-    assert asked == [64, 36] and not [*SCORES.home().glob("*.making")]
+    assert calls == [64, 36] and not [*SCORES.home().glob("*.making")]
     scored = score_pairs(
         (note, note.with_spans(tags))
         for note, tags in zip(golds, RuleTagger().tag([note.text for note in golds]), strict=True)
@@ -235,8 +237,8 @@ def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
 
 def test_copies_of_no_gold_note_are_told() -> None:
     lines = (json.dumps({"doc_id": name, "output": "x"}) + "\n" for name in ("note-0", "other"))
-    given = keep_outputs("".join(lines).encode(), subject="predicted notes")
-    content = answered(order(gold_notes(2), predicted=Source(kind="outputs", ref=given.digest)))
+    upload = keep_outputs("".join(lines).encode(), subject="predicted notes")
+    content = answered(order(gold_notes(2), predicted=Source(kind="outputs", ref=upload.digest)))
     assert (content["n_gold_only"], content["n_predicted_only"]) == (1, 1)
 
 
@@ -254,8 +256,8 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     content = answered(task)
     assert len(copyist.calls) == 3
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
-    both = [content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim")]
-    assert [(one["n_missed"], one["n_spurious"]) for one in both] == [(0, 1), (4, 0)]
+    measures = [content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim")]
+    assert [(one["n_missed"], one["n_spurious"]) for one in measures] == [(0, 1), (4, 0)]
 
 
 def test_scores_of_older_versions_are_read_and_damaged_ones_refused() -> None:
@@ -294,8 +296,8 @@ def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
         for side in (0, 1)
     )
     expected = set()
-    for i, (gold, said) in enumerate(zip(golds, saids, strict=True)):
-        found = match(gold.spans, said.spans, criterion="label_relaxed")
+    for i, (gold, prediction) in enumerate(zip(golds, saids, strict=True)):
+        found = match(gold.spans, prediction.spans, criterion="label_relaxed")
         expected |= {(i, g, p) for g, p in found.pairs}
         expected |= {(i, g, None) for g in found.missed}
         expected |= {(i, None, p) for p in found.spurious}
@@ -303,10 +305,10 @@ def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
     back = set()
     for case in cases:
         gold = case.gold and Span(*case.gold, case.row)
-        said = case.predicted and Span(*case.predicted, case.column)
-        back.add((case.note, gold, said))
-        assert (case.kind == SAME) == (gold == said)
-        assert (case.kind == MISSED) == (said is None) == (case.column == MISSED)
+        prediction = case.predicted and Span(*case.predicted, case.column)
+        back.add((case.note, gold, prediction))
+        assert (case.kind == SAME) == (gold == prediction)
+        assert (case.kind == MISSED) == (prediction is None) == (case.column == MISSED)
         assert (case.kind == SPURIOUS) == (gold is None) == (case.row == SPURIOUS)
         for span in (case.gold, case.predicted):
             assert span is None or case.split_text(span)[1] == text[slice(*span)]
@@ -317,16 +319,17 @@ def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
     readable = [(case.note, *case.gold, case.row) for case in find_readable(cases) if case.gold]
     assert sorted(readable) == [
         (i, g.start, g.end, g.label)
-        for i, (gold, said) in enumerate(zip(golds, saids, strict=True))
+        for i, (gold, prediction) in enumerate(zip(golds, saids, strict=True))
         for g in gold.spans
-        if not set(range(g.start, g.end)) <= {c for s in said.spans for c in range(s.start, s.end)}
+        if not set(range(g.start, g.end))
+        <= {c for s in prediction.spans for c in range(s.start, s.end)}
     ]
 
 
 def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place() -> None:
     gold = build_document("n", text="x" * 5000, spans=[Span(100, 4900, "identifier")])
-    said = build_document("n", text="x" * 5000, spans=[], unaligned=["contact"])
-    missed, nowhere = kept_cases(make_score([gold], [said]))
+    prediction = build_document("n", text="x" * 5000, spans=[], unaligned=["contact"])
+    missed, nowhere = kept_cases(make_score([gold], [prediction]))
     assert (missed.start, len(missed.text), missed.split_text(missed.gold)[1]) == (
         60,
         600,
@@ -356,7 +359,7 @@ def test_without_identifiers_the_headline_is_about_all_spans() -> None:
 
 def test_two_scores_are_compared_as_the_engine_does() -> None:
     golds = gold_notes(24)
-    sides = [predicted_notes(golds, every=every) for every in (3, 4)]
+    sides = [predicted_notes(golds, step=step) for step in (3, 4)]
     ids = [make_score(golds, side) for side in sides]
     found = compare_scores(ids[0], second=ids[1], criterion="strict")
     scored = [score_pairs(zip(golds, side, strict=True)).criteria["strict"] for side in sides]
@@ -367,20 +370,22 @@ def test_two_scores_are_compared_as_the_engine_does() -> None:
     only: dict[tuple[bool, bool], set[tuple[str, str]]] = {}
     for gold, *taggers in zip(golds, *sides, strict=True):
         for span in gold.spans:
-            hits = tuple(any(span.overlap(said) for said in one.spans) for one in taggers)
+            hits = tuple(
+                any(span.overlap(prediction) for prediction in one.spans) for one in taggers
+            )
             only.setdefault(hits, set()).add((gold.doc_id, span.label))  # type: ignore[arg-type]
     for cases, key in ((found.first_only, (False, True)), (found.second_only, (True, False))):
         assert {(case.doc_id, case.row) for case in cases} == only[key] != set()
         assert len(cases) == len(only[key])
     assert found.n_both == len(only[False, False]) > 0
-    other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
+    other_score = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
-        compare_scores(ids[0], second=other, criterion="strict")
+        compare_scores(ids[0], second=other_score, criterion="strict")
 
 
 def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
     golds = gold_notes(24)
-    sides = [predicted_notes(golds, every=every) for every in (3, 4, 5)]
+    sides = [predicted_notes(golds, step=step) for step in (3, 4, 5)]
     ids = [make_score(golds, side) for side in sides]
     found = compare_all(ids)
     assert [one.score_id for one in found.scores] == ids
@@ -398,18 +403,18 @@ def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
         assert n["names_covered"] == summary.coverage.labels["identifier"].whole_spans
         assert shares["harmless"].value == summary.coverage.over_redaction > 0
         assert shares["covered"].low < shares["covered"].value < shares["covered"].high
-    for (first, second), own in found.shares.differences.items():
+    for (first, second), estimates in found.shares.differences.items():
         counts = (scored[first].criteria["label_relaxed"], scored[second].criteria["label_relaxed"])
         precision, recall, _ = compare(*counts, n_replicates=100)
-        assert (own[0], own[SHARES.index("precision")]) == (recall, precision)
-    other = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
+        assert (estimates[0], estimates[SHARES.index("precision")]) == (recall, precision)
+    other_score = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
-        compare_all([*ids, other])
+        compare_all([*ids, other_score])
 
 
 def test_what_an_older_score_did_not_count_by_patient_is_not_compared() -> None:
     golds = gold_notes()
-    ids = [make_score(golds, predicted_notes(golds, every=every)) for every in (3, 4)]
+    ids = [make_score(golds, predicted_notes(golds, step=step)) for step in (3, 4)]
     path = SCORES.place(ids[0]) / "patients.npz"
     with np.load(path) as tables:
         older = {name: tables[name] for name in tables if name != "covered"}
@@ -419,12 +424,12 @@ def test_what_an_older_score_did_not_count_by_patient_is_not_compared() -> None:
         name for name, one in zip(SHARES, found.shares.sides[0], strict=True) if np.isnan(one.value)
     ]
     assert unknown == ["covered", "names_covered", "harmless"]
-    told = [
+    differences = [
         name
         for name, one in zip(SHARES, found.shares.differences[0, 1], strict=True)
         if not np.isnan(one.value)
     ]
-    assert told == list(SHARES[:4])
+    assert differences == list(SHARES[:4])
 
 
 def test_a_tagger_of_a_folder_is_measured_and_timed(tmp_path: Path) -> None:

@@ -119,36 +119,56 @@ def test_the_smallest_combinations_of_one_patient_alone_are_just_those(
 ) -> None:
     patients = by_patient(sets)
     groups: Counter[tuple[Leftover, ...]] = Counter()
-    for own in patients:
+    for leftovers_of_patient in patients:
         for size in (1, 2, 3):
-            groups.update(combinations(sorted(own), size))
-    unique = [one for one, n in sorted(groups.items()) if n == 1]
-    unique = [one for one in unique if not any(set(other) < set(one) for other in unique)]
-    found = find_leftovers(notes_of(sets), k=k)
-    assert sorted(one.attributes for one in found.singles) == unique
-    assert [len(one.attributes) for one in found.singles] == sorted(map(len, unique))
-    assert found.n_unique == {size: sum(len(one) == size for one in unique) for size in (1, 2, 3)}
-    assert found.n_singled == sum(any(set(one) <= own for one in unique) for own in patients)
-    below = {one for one, n in groups.items() if n < k}
-    assert found.n_below == sum(any(set(one) <= own for one in below) for own in patients)
-    assert (found.n_notes, found.n_patients) == (len(sets), len(patients))
-    assert found.n_with == sum(map(bool, sets))
-    for one in found.singles:  # the notes are those of the patient in which one of them stands
-        assert {note // 2 for note in one.notes} == {one.notes[0] // 2}
-        seen = set().union(*({WORDS[word] for word in sets[note]} for note in one.notes))
-        assert set(one.attributes) <= seen and one.rows == tuple(10 + n for n in one.notes)
+            groups.update(combinations(sorted(leftovers_of_patient), size))
+    unique = [combination for combination, n in sorted(groups.items()) if n == 1]
+    unique = [
+        combination
+        for combination in unique
+        if not any(set(smaller) < set(combination) for smaller in unique)
+    ]
+    leftovers = find_leftovers(notes_of(sets), k=k)
+    assert sorted(combination.attributes for combination in leftovers.singles) == unique
+    assert [len(combination.attributes) for combination in leftovers.singles] == sorted(
+        map(len, unique)
+    )
+    assert leftovers.n_unique == {
+        size: sum(len(combination) == size for combination in unique) for size in (1, 2, 3)
+    }
+    assert leftovers.n_singled == sum(
+        any(set(combination) <= leftovers_of_patient for combination in unique)
+        for leftovers_of_patient in patients
+    )
+    below = {combination for combination, n in groups.items() if n < k}
+    assert leftovers.n_below == sum(
+        any(set(combination) <= leftovers_of_patient for combination in below)
+        for leftovers_of_patient in patients
+    )
+    assert (leftovers.n_notes, leftovers.n_patients) == (len(sets), len(patients))
+    assert leftovers.n_with == sum(map(bool, sets))
+    for (
+        combination
+    ) in leftovers.singles:  # the notes are those of the patient in which one of them stands
+        assert {note // 2 for note in combination.notes} == {combination.notes[0] // 2}
+        words_in_notes = set().union(
+            *({WORDS[word] for word in sets[note]} for note in combination.notes)
+        )
+        assert set(combination.attributes) <= words_in_notes and combination.rows == tuple(
+            10 + n for n in combination.notes
+        )
 
 
 def test_parts_and_blocks_of_combinations_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     words = sorted(WORDS)
     sets = [{words[i % 6], words[i // 6 % 6], words[i // 7 % 6]} for i in range(60)]
-    whole = find_leftovers(notes_of(sets))
-    assert whole.n_unique[2] + whole.n_unique[3] > 3
+    all_leftovers = find_leftovers(notes_of(sets))
+    assert all_leftovers.n_unique[2] + all_leftovers.n_unique[3] > 3
     monkeypatch.setattr(leftovers, "_PER_PART", 7)
     monkeypatch.setattr(leftovers, "_PER_BLOCK", 3)
     parts = find_leftovers(notes_of(sets))
-    assert sorted(map(str, parts.singles)) == sorted(map(str, whole.singles))
-    assert parts.with_(singles=()) == whole.with_(singles=())
+    assert sorted(map(str, parts.singles)) == sorted(map(str, all_leftovers.singles))
+    assert parts.with_(singles=()) == all_leftovers.with_(singles=())
 
 
 def test_of_too_many_leftovers_none_is_said_to_single_out_whom_it_does_not(
@@ -166,24 +186,29 @@ def test_of_too_many_leftovers_none_is_said_to_single_out_whom_it_does_not(
     ]
     found = find_leftovers((i, TaggedDocument(str(i), text)) for i, text in enumerate(texts))
     assert found.n_capped == 1
-    said = {one.attributes for one in found.singles}
-    assert (("place", "nevada"), ("sex", "F")) not in said
+    attributes = {combination.attributes for combination in found.singles}
+    assert (("place", "nevada"), ("sex", "F")) not in attributes
 
 
 def test_terms_are_rare_by_the_notes_of_the_set_and_a_note_alone_is_a_patient() -> None:
     texts = ["kyphoscoliosis", *["hepatitis"] * 4, "hepatitis, hepatitis"]
     notes = [(i, TaggedDocument(f"d{i}", text)) for i, text in enumerate(texts)]
-    found = find_leftovers(notes, k=4)
-    assert [one.attributes for one in found.singles] == [(("rare", "kyphoscoliosis"),)]
-    assert (found.kinds, found.n_patients) == ({"rare": 1}, 6)
+    leftovers = find_leftovers(notes, k=4)
+    assert [combination.attributes for combination in leftovers.singles] == [
+        (("rare", "kyphoscoliosis"),)
+    ]
+    assert (leftovers.kinds, leftovers.n_patients) == ({"rare": 1}, 6)
     assert find_leftovers(notes, k=5).kinds == {"rare": 6}
-    one = find_leftovers([(0, TaggedDocument("d", "No complaints."))])
-    assert one.counts() == one.plain() | {"singles": 0} and one.n_singled == one.n_with == 0
+    nothing_left = find_leftovers([(0, TaggedDocument("d", "No complaints."))])
+    assert (
+        nothing_left.counts() == nothing_left.plain() | {"singles": 0}
+        and nothing_left.n_singled == nothing_left.n_with == 0
+    )
     with pytest.raises(AuditError, match="size of groups: must be a whole number from 2"):
         find_leftovers(notes, k=1)
     with pytest.raises(AuditCancelled):
         find_leftovers(notes, should_stop=lambda: True)
-    assert Leftovers.read(found.to_bytes(), where="x") == found
+    assert Leftovers.read(leftovers.to_bytes(), where="x") == leftovers
 
 
 def test_a_folder_of_tagged_notes_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
@@ -194,7 +219,7 @@ def test_a_folder_of_tagged_notes_is_read_and_a_damaged_one_refused(tmp_path: Pa
             ["氏名：高橋健一　72歳の男性、養蜂業。", "氏名：伊藤花子　72歳の女性。"]
         )
     ]
-    source.write_text("\n".join(json.dumps(one) for one in records), "utf-8")
+    source.write_text("\n".join(json.dumps(record) for record in records), "utf-8")
     release = Release(mode="surrogate", seed=1)
     tag_notes(open_notes(source), tagger=RuleTagger(), folder=out, release=release)
     notes = list(leftovers.read_tagged_folder(out))

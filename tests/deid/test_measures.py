@@ -48,15 +48,15 @@ def plain_counts(pairs, criterion: str, matcher: str, *, is_blind: bool = False)
     """Count spans and records by label, and the cells of the matrix, one note after the other."""
     rows: dict[str, Counter[str]] = {}
     cells: Counter[tuple[str, str]] = Counter()
-    for gold, said in pairs:
-        sides = [gold.spans, said.spans]
+    for gold, predicted in pairs:
+        sides = [gold.spans, predicted.spans]
         if is_blind:
             sides = [{Span(s.start, s.end, "any") for s in side} for side in sides]
-        found = match(*sides, criterion=criterion, matcher=matcher)
-        note = [(g.label, p.label) for g, p in found.pairs]
-        note += [(g.label, MISSED) for g in found.missed]
-        note += [(SPURIOUS, p.label) for p in found.spurious]
-        note += [(SPURIOUS, "any" if is_blind else label) for label in said.unaligned]
+        matches = match(*sides, criterion=criterion, matcher=matcher)
+        note = [(g.label, p.label) for g, p in matches.pairs]
+        note += [(g.label, MISSED) for g in matches.missed]
+        note += [(SPURIOUS, p.label) for p in matches.spurious]
+        note += [(SPURIOUS, "any" if is_blind else label) for label in predicted.unaligned]
         cells.update(note)
         for label in {ANY, *itertools.chain.from_iterable(note)} - {MISSED, SPURIOUS}:
             of_gold = [p for g, p in note if g != SPURIOUS and label in (ANY, g)]
@@ -102,19 +102,20 @@ def measures_of(n: Counter[str]) -> dict[str, float | None]:
 def test_a_summary_against_plain_counts(notes, matcher, randomly):
     pairs = pairs_of(notes)
     summary = score_summary(score_pairs(pairs, matcher=matcher), matcher=matcher, n_replicates=20)
-    told = summary.plain()
-    assert (told["matcher"], told["n_documents"]) == (matcher, len(pairs))
-    assert told["n_patients"] == len({gold.patient for gold, _ in pairs})
+    measures = summary.plain()
+    assert (measures["matcher"], measures["n_documents"]) == (matcher, len(pairs))
+    assert measures["n_patients"] == len({gold.patient for gold, _ in pairs})
     sides = [side for note in notes for side in note[1:3]]
-    assert told["n_duplicate_spans"] == sum(len(side) - len(set(side)) for side in sides)
-    for criterion, one in told["criteria"].items():
+    assert measures["n_duplicate_spans"] == sum(len(side) - len(set(side)) for side in sides)
+    for criterion, criterion_score in measures["criteria"].items():
         rows, cells = plain_counts(pairs, criterion, matcher)
-        assert one["n_pairs_differ"] == sum(
-            match(gold.spans, said.spans, criterion=criterion).n_differing for gold, said in pairs
+        assert criterion_score["n_pairs_differ"] == sum(
+            match(gold.spans, predicted.spans, criterion=criterion).n_differing
+            for gold, predicted in pairs
         )
         labels = [x for x in ("identifier", "contact", "OTHER") if x in rows]
-        assert list(one["labels"]) == labels
-        for label, line in (*one["labels"].items(), (ANY, one["together"])):
+        assert list(criterion_score["labels"]) == labels
+        for label, line in (*criterion_score["labels"].items(), (ANY, criterion_score["together"])):
             counts = rows.get(label, Counter())
             assert {name: line[name] for name in COLUMNS} == {n: counts[n] for n in COLUMNS}
             expected = measures_of(counts)
@@ -126,13 +127,13 @@ def test_a_summary_against_plain_counts(notes, matcher, randomly):
             of_labels = [measures_of(rows[x])[name] for x in labels]
             defined = [value for value in of_labels if value is not None]
             mean = sum(defined) / len(defined) if defined else None
-            assert one["macro"][name] == (None if mean is None else pytest.approx(mean))
-        assert one["matrix"] == {
+            assert criterion_score["macro"][name] == (None if mean is None else pytest.approx(mean))
+        assert criterion_score["matrix"] == {
             "columns": [*labels, MISSED],
             "rows": {g: [cells[g, p] for p in (*labels, MISSED)] for g in (*labels, SPURIOUS)},
         }
-    assert list(told["type_blind"]) == ["strict", "label_relaxed"]
-    for criterion, line in told["type_blind"].items():
+    assert list(measures["type_blind"]) == ["strict", "label_relaxed"]
+    for criterion, line in measures["type_blind"].items():
         rows, _ = plain_counts(pairs, criterion, matcher, is_blind=True)
         assert {name: line[name] for name in COLUMNS} == rows.get(ANY, Counter({COLUMNS[0]: 0}))
     randomly.shuffle(pairs)
@@ -154,18 +155,18 @@ def test_coverage_against_sets_of_characters(notes):
         n_over += len(removed - personal)
         n_personal += len(personal)
         for label in {s.label for s in golds} | {ANY}:
-            own = {s for s in golds if label in (ANY, s.label)}
+            golds_of_label = {s for s in golds if label in (ANY, s.label)}
             rows.setdefault(label, Counter()).update(
-                n_gold=len(own),
-                n_covered_whole=sum(chars([s]) <= removed for s in own),
-                n_gold_chars=len(chars(own)),
-                n_covered_chars=len(chars(own) & removed),
+                n_gold=len(golds_of_label),
+                n_covered_whole=sum(chars([s]) <= removed for s in golds_of_label),
+                n_gold_chars=len(chars(golds_of_label)),
+                n_covered_chars=len(chars(golds_of_label) & removed),
             )
     n_text = len(TEXT) * len(notes)
     scored = score_pairs(pairs_of(notes))
-    told = score_summary(scored, matcher="optimal", n_replicates=1).coverage.plain()
-    lines = {**told.pop("labels"), ANY: told.pop("together")}
-    assert told == {
+    measures = score_summary(scored, matcher="optimal", n_replicates=1).coverage.plain()
+    lines = {**measures.pop("labels"), ANY: measures.pop("together")}
+    assert measures == {
         "n_text_chars": n_text,
         "left_per_1000_chars": 1000 * n_left / n_text,
         "n_over_chars": n_over,
@@ -199,19 +200,19 @@ def test_intervals_come_from_patients_and_their_numbers_stay():
     assert summary.unseen == (("personal_id_code",), ("date", "time", "sex", "place"))
     # Older scores say nothing of kinds; of other labels nothing can be said.
     assert summary.with_(kinds={}).unseen == (("personal_id_code",), ())
-    other = [(one.with_spans([Span(0, 2, "ROOM")]), one) for one in golds]
-    assert score_summary(score_pairs(other), matcher="optimal").unseen == ((), ())
+    relabelled = [(note.with_spans([Span(0, 2, "ROOM")]), note) for note in golds]
+    assert score_summary(score_pairs(relabelled), matcher="optimal").unseen == ((), ())
 
 
 def test_labels_that_cannot_be():
     document = build_document("1", text=TEXT, spans=[Span(0, 1, "missed")])
     unplaced = build_document("1", text=TEXT, spans=[], unaligned=["spurious"])
-    for pairs, said in (
+    for pairs, predicted in (
         ([(document,) * 2], "margins"),
         ([(unplaced,) * 2], "margins"),
         ([], "no note"),
     ):
-        with pytest.raises(AuditError, match=said):
+        with pytest.raises(AuditError, match=predicted):
             score_pairs(pairs)
 
 
@@ -227,18 +228,18 @@ def counts_of(hits: list[int]):
 
 def test_a_difference_by_hand_and_its_interval():
     first, second = [2, 2, 1, 2, 2, 0, 2, 1], [1, 2, 1, 0, 1, 1, 0, 1]
-    found = compare(counts_of(first), counts_of(second), n_replicates=20_000)
-    recall = found[1]
+    matches = compare(counts_of(first), counts_of(second), n_replicates=20_000)
+    recall = matches[1]
     gaps = [a - b for a, b in zip(first, second, strict=True)]
-    assert len(found) == 3  # precision, recall, F1
+    assert len(matches) == 3  # precision, recall, F1
     assert recall.value == pytest.approx(sum(gaps) / 16)
     assert (recall.low, recall.high) == (0.0, 0.6875)
     again = compare(counts_of(second), counts_of(first), n_replicates=20_000)[1]
     assert (again.value, again.low, again.high) == (-recall.value, -0.6875, 0.0)
     of_label = compare(counts_of(first), counts_of(second), label="contact")[1]
     assert of_label.value == pytest.approx((5 - 1) / 8)
-    for one in compare(counts_of(first), counts_of(first)):
-        assert (one.value, one.low, one.high) == (0, 0, 0)
+    for estimate in compare(counts_of(first), counts_of(first)):
+        assert (estimate.value, estimate.low, estimate.high) == (0, 0, 0)
     nowhere = compare(counts_of(first), counts_of(first), label="OTHER")[0]
     assert math.isnan(nowhere.value) and math.isnan(nowhere.low)
 
@@ -267,14 +268,17 @@ def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
     def records():
         """Notes of a hundred spans, ten characters apart, that give the published matrix."""
         flat = [cell for cell, n in CELLS.items() for _ in range(n)]
-        for at in range(0, len(flat), 100):
-            gold, said = [], []
-            for i, (actual, other) in enumerate(flat[at : at + 100]):
+        for start in range(0, len(flat), 100):
+            gold, predicted = [], []
+            for i, (actual, relabelled) in enumerate(flat[start : start + 100]):
                 if actual != SPURIOUS:
                     gold.append(Span(10 * i, 10 * i + 6, actual))
-                if other != MISSED:
-                    said.append(Span(10 * i + i % 3, 10 * i + 7, other))
-            yield tuple(build_document(str(at), text="x" * 1000, spans=one) for one in (gold, said))
+                if relabelled != MISSED:
+                    predicted.append(Span(10 * i + i % 3, 10 * i + 7, relabelled))
+            yield tuple(
+                build_document(str(start), text="x" * 1000, spans=spans)
+                for spans in (gold, predicted)
+            )
 
     counts = score_pairs(records()).criteria["label_relaxed"]
     assert dict(counts.cells) == CELLS
@@ -290,7 +294,10 @@ def test_the_published_matrix_gives_tables_1_and_3_to_the_digit():
 def test_what_is_shipped_of_the_paper_is_what_it_prints():
     published, names = published_deid(), TABLES["labels_en"]
     assert {
-        (gold, said): n for gold, row in published.matrix.items() for said, n in row.items() if n
+        (gold, predicted): n
+        for gold, row in published.matrix.items()
+        for predicted, n in row.items()
+        if n
     } == CELLS
     assert published.n_gold == {names[k]: n for k, n in TABLES["table1_counts"]["test"].items()}
     for table, key in (
@@ -306,9 +313,9 @@ def test_what_is_shipped_of_the_paper_is_what_it_prints():
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_rates_of_a_label_are_the_published_ones(criterion):
     """Twelve notes with a code, two found under another label; one with an invented code."""
-    said = {10: "quasi_identifier", 11: "linkage_code"}
+    predicted = {10: "quasi_identifier", 11: "linkage_code"}
     notes = [
-        (None, [Span(0, 4, CODE)] * (i < 12), [Span(0, 4, said.get(i, CODE))], ())
+        (None, [Span(0, 4, CODE)] * (i < 12), [Span(0, 4, predicted.get(i, CODE))], ())
         for i in range(13)
     ]
     entry = measure_counts(score_pairs(pairs_of(notes)).criteria[criterion]).labels[CODE]
@@ -331,8 +338,8 @@ def test_misses_stand_with_their_text_in_a_table():
     gold = marked("氏名:⟦I:山田太郎⟧ 電話⟦C:03-1234⟧ ⟦Q:2024年⟧", doc_id="n1", patient=None)
     said = marked("⟦C:氏名⟧:⟦I:山田⟧太郎 電話⟦L:03-1234⟧ 2024年", doc_id="n1", patient=None)
     predicted = replace(said, unaligned=("identifier",))
-    found = cases_of_pair(gold, predicted)
-    rows = list(csv.reader(io.StringIO(misses_csv(found))))
+    matches = cases_of_pair(gold, predicted)
+    rows = list(csv.reader(io.StringIO(misses_csv(matches))))
     assert rows[0] == [
         "doc_id",
         "patient_id",

@@ -41,8 +41,8 @@ TAKEN = (
 @pytest.mark.parametrize("text", LEFT)
 def test_safe_harbor_leaves_what_it_does_not_list(text: str) -> None:
     note = marked(text)
-    kept, left = SAFE_HARBOR.apply(note)
-    assert kept.spans == () and left.total() == len(note.spans)
+    redacted_note, left = SAFE_HARBOR.apply(note)
+    assert redacted_note.spans == () and left.total() == len(note.spans)
     assert ALL_OUT.apply(note) == (note, {})
 
 
@@ -66,19 +66,21 @@ def test_no_name_number_or_contact_of_hand_written_notes_is_left() -> None:
 @pytest.mark.parametrize("text", ["担当Nsは⟦Q:中島⟧。", "⟦Q:福島⟧さん同席。", "⟦Q:中村⟧より転居。"])
 def test_a_policy_that_keeps_places_keeps_no_word_that_may_be_a_surname(text: str) -> None:
     note = marked(text)
-    places_alone, both = (
+    places_alone, both_left = (
         Policy(kinds=dict.fromkeys(kinds, "leave")) for kinds in (["place"], ["place", "name"])
     )
     assert places_alone.apply(note) == (note, {})
-    assert both.apply(note)[1].total() == 1
+    assert both_left.apply(note)[1].total() == 1
     town = marked("⟦Q:中島町⟧より転居。")
     assert places_alone.apply(town)[1] == {"place": 1}
 
 
 def test_ages_above_ones_own_limit_are_taken_out() -> None:
     policy = Policy(kinds={"age": LEAVE}, age_above=64)
-    kept, left = policy.apply(marked("⟦Q:64歳⟧ ⟦Q:65歳⟧ ⟦Q:50代⟧ ⟦Q:60代⟧ ⟦Q:sixty-five-year-old⟧"))
-    assert [span.start for span in kept.spans] == [4, 12, 16] and left == {"age": 2}
+    redacted_note, left = policy.apply(
+        marked("⟦Q:64歳⟧ ⟦Q:65歳⟧ ⟦Q:50代⟧ ⟦Q:60代⟧ ⟦Q:sixty-five-year-old⟧")
+    )
+    assert [span.start for span in redacted_note.spans] == [4, 12, 16] and left == {"age": 2}
 
 
 NOTE = "72-year-old man, MRN: 4471902, seen 04/12/2023. Name: John Smith"
@@ -114,9 +116,9 @@ def test_what_is_left_stays_in_the_text_and_is_counted_by_kind(tmp_path: Path) -
 def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
     path = tmp_path / "own.json"
     path.write_bytes(SAFE_HARBOR.as_file())
-    own = find_policy(str(path))
-    assert own.decisive() == SAFE_HARBOR.decisive() and own.is_ready_made
-    assert tuple(own.kinds) == KINDS and not ALL_OUT.decisive()
+    policy = find_policy(str(path))
+    assert policy.decisive() == SAFE_HARBOR.decisive() and policy.is_ready_made
+    assert tuple(policy.kinds) == KINDS and not ALL_OUT.decisive()
     assert [find_policy(name) for name in READY] == [ALL_OUT, SAFE_HARBOR]
     assert not Policy(title="safe-harbor", kinds={"name": LEAVE}).is_ready_made
     for wrong, why in {
@@ -134,7 +136,7 @@ def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
 
 
 def test_the_coverage_has_18_identifiers_and_five_types() -> None:
-    rows = {one.code: one for one in list_coverage(SAFE_HARBOR, tagger=find_tagger(RULES))}
+    rows = {row.code: row for row in list_coverage(SAFE_HARBOR, tagger=find_tagger(RULES))}
     assert list(rows) == [*HIPAA, *FIVE] and (len(HIPAA), len(FIVE)) == (18, 5)
     named = {kind for kinds, _ in HIPAA.values() for kind in kinds}
     assert named == set(KINDS) - SAFE_HARBOR.kinds_left
@@ -147,7 +149,7 @@ def test_the_coverage_has_18_identifiers_and_five_types() -> None:
     assert set(rows["quasi_identifier"].kinds_left) == SAFE_HARBOR.kinds_left
     everything = Policy(kinds=dict.fromkeys(KINDS, LEAVE))
     by_default = list_coverage(everything, tagger=find_tagger(DEFAULT))
-    assert {one.action for one in by_default} == {"leave", "none"}
+    assert {row.action for row in by_default} == {"leave", "none"}
     assert by_default[0].ways == ("rules", "network", "register")
     assert by_default[14].ways == ("rules", "network")
 
@@ -162,8 +164,8 @@ def test_measured_recall_is_told_of_the_tagger_that_was_measured(
     (tmp_path / HAND_WRITTEN).write_text(json.dumps(content), "utf-8")
     monkeypatch.setattr(covering, "SHIPPED", tmp_path)
     rows = {
-        one["identifier"]: one
-        for one in describe_rows(list_coverage(ALL_OUT, tagger=default), language="en")
+        row["identifier"]: row
+        for row in describe_rows(list_coverage(ALL_OUT, tagger=default), language="en")
     }
     dates = rows["3. Dates but for the year; ages above 89"]
     assert dates["en"].replace("\N{NO-BREAK SPACE}", " ") == (
@@ -172,15 +174,15 @@ def test_measured_recall_is_told_of_the_tagger_that_was_measured(
     assert dates["ja"] == rows["1. Names"]["en"] == "not measured"
     ja = describe_rows(list_coverage(ALL_OUT, tagger=default), language="ja")
     assert "日付 50件中" in ja[2]["en"] and len(ja) == 23
-    assert not any(one.measured for one in list_coverage(ALL_OUT, tagger=find_tagger(RULES)))
+    assert not any(row.measured for row in list_coverage(ALL_OUT, tagger=find_tagger(RULES)))
     content["digest"] = "of another one"
     (tmp_path / HAND_WRITTEN).write_text(json.dumps(content), "utf-8")
-    assert not any(one.measured for one in list_coverage(ALL_OUT, tagger=default))
+    assert not any(row.measured for row in list_coverage(ALL_OUT, tagger=default))
 
 
 def test_a_left_mark_under_another_one_goes_with_it() -> None:
     note = TaggedDocument(
         "1", "in 2015, Leith", (Span(0, 14, "identifier"), Span(3, 7, "quasi_identifier"))
     )
-    kept, left = SAFE_HARBOR.apply(note)
-    assert left == {"year": 1} and Release().redact(kept).text == "[NAME]"
+    redacted_note, left = SAFE_HARBOR.apply(note)
+    assert left == {"year": 1} and Release().redact(redacted_note).text == "[NAME]"

@@ -38,17 +38,21 @@ def documents(draw: st.DrawFn) -> TaggedDocument:
 def test_every_character_of_every_span_goes_and_every_other_stays(
     document: TaggedDocument, mode: str
 ) -> None:
-    done = Release(mode=mode).redact(document)
-    rebuilt, at = "", 0
-    for one in done.replacements:
-        rebuilt += document.text[at : one.start] + one.text
-        assert done.text[one.new_start : one.new_end] == one.text
-        at = one.end
-    assert rebuilt + document.text[at:] == done.text
-    removed = {i for one in done.replacements for i in range(one.start, one.end)}
+    redacted = Release(mode=mode).redact(document)
+    rebuilt, position = "", 0
+    for replacement in redacted.replacements:
+        rebuilt += document.text[position : replacement.start] + replacement.text
+        assert redacted.text[replacement.new_start : replacement.new_end] == replacement.text
+        position = replacement.end
+    assert rebuilt + document.text[position:] == redacted.text
+    removed = {
+        i
+        for replacement in redacted.replacements
+        for i in range(replacement.start, replacement.end)
+    }
     assert removed == {i for s in document.spans for i in range(s.start, s.end)}
     if mode == "mask":
-        assert done.text == "".join(
+        assert redacted.text == "".join(
             MASK_CHAR if i in removed and char != "\n" else char
             for i, char in enumerate(document.text)
         )
@@ -56,9 +60,9 @@ def test_every_character_of_every_span_goes_and_every_other_stays(
 
 def test_overlapping_spans_are_one_stretch_named_after_the_longest_then_by_risk() -> None:
     spans = [Span(0, 4, "quasi_identifier"), Span(2, 6, "identifier"), Span(6, 7, "contact")]
-    done = Release().redact(build_document("1", text="abcdefgh", spans=spans))
-    assert done.text == "[NAME][CONTACT]h"
-    assert done.replacements[0].labels == ("identifier", "quasi_identifier")
+    redacted = Release().redact(build_document("1", text="abcdefgh", spans=spans))
+    assert redacted.text == "[NAME][CONTACT]h"
+    assert redacted.replacements[0].labels == ("identifier", "quasi_identifier")
     longer = build_document("1", text="abcdefgh", spans=[*spans, Span(0, 8, "phone")])
     assert Release().redact(longer).text == "[PHONE]"
 
@@ -75,9 +79,14 @@ def test_what_decides_a_release_is_in_its_key() -> None:
     assert Release(seed=4).decisive() == {"mode": "placeholder", "seed": None, "version": 6}
     surrogate = Release(mode="surrogate", seed=2).decisive()
     assert surrogate == {"mode": "surrogate", "seed": 2, "version": 6}
-    one, other = Release(mode="surrogate"), Release(mode="surrogate")
-    assert one.decisive() == other.decisive() and one != other, "a key of its own each time"
-    linked = [release.with_(is_linked=True).decisive() for release in (one, other)]
+    release, second_release = Release(mode="surrogate"), Release(mode="surrogate")
+    assert release.decisive() == second_release.decisive() and release != second_release, (
+        "a key of its own each time"
+    )
+    linked = [
+        linked_release.with_(is_linked=True).decisive()
+        for linked_release in (release, second_release)
+    ]
     assert linked[0] != linked[1]
     older = b'{"mode": "mask", "language": "en", "seed": 4}'
     assert Release.read(older, where="x") == Release(mode="mask", seed=4)
@@ -99,16 +108,16 @@ def test_what_decides_a_release_is_in_its_key() -> None:
 )
 def test_placeholders_are_in_the_language_of_the_note(text: str, language: str, said: str) -> None:
     document = marked(text)
-    done = Release().redact(document)
-    assert done.language == language_of(document.text) == language
-    assert done.text == text.replace("⟦I:Ann Lee⟧", said)
+    redacted = Release().redact(document)
+    assert redacted.language == language_of(document.text) == language
+    assert redacted.text == text.replace("⟦I:Ann Lee⟧", said)
 
 
 def test_a_key_is_seen_in_no_record_and_no_text_of_its_release() -> None:
     release = Release(mode="surrogate")
     assert release.key is not None
-    for shown in (repr(release), str(release), release.to_bytes().decode(), str(release.plain())):
-        assert str(release.key.secret)[2:-1] not in shown and release.key.secret.hex() not in shown
+    for text in (repr(release), str(release), release.to_bytes().decode(), str(release.plain())):
+        assert str(release.key.secret)[2:-1] not in text and release.key.secret.hex() not in text
     assert pickle.loads(pickle.dumps(release)) == release, "other processes tag with it"
     assert release.with_(is_linked=True).key == release.key
     assert Release(mode="mask").key is Release(mode="surrogate", seed=1).key is None
@@ -153,11 +162,11 @@ def test_placeholders_say_what_stood_there_and_surrogates_have_its_form(row: str
     assert Release().redact(marked(text)).text == placeholders
     assert Release(mode="surrogate", seed=1).redact(marked(text)).text == released
     if released != placeholders:
-        others = {
+        other_surrogates = {
             Release(mode="surrogate", seed=1).redact(marked(text, patient=patient)).text
             for patient in ("p2", "p3", "p4", None)
         }
-        assert len({released, *others}) > 2
+        assert len({released, *other_surrogates}) > 2
 
 
 def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
@@ -165,8 +174,8 @@ def test_no_clinical_value_is_invented_whatever_a_tagger_calls_it() -> None:
         for value in sentence.spans:
             for label in TYPES:
                 note = TaggedDocument("1", sentence.text, (replace(value, label=label),))
-                done = Release(mode="surrogate", seed=1).redact(note)
-                assert is_placeholder(done.replacements[0].text), sentence.text[
+                redacted = Release(mode="surrogate", seed=1).redact(note)
+                assert is_placeholder(redacted.replacements[0].text), sentence.text[
                     value.start : value.end
                 ]
 
@@ -239,8 +248,8 @@ CASES = st.lists(
 
 def moved(text: str, seed: int) -> list[str]:
     """Return what took the place of the marks of a patient's note."""
-    done = Release(mode="surrogate", seed=seed).redact(marked(text))
-    return [one.text for one in done.replacements]
+    redacted = Release(mode="surrogate", seed=seed).redact(marked(text))
+    return [replacement.text for replacement in redacted.replacements]
 
 
 @pytest.mark.long
@@ -249,8 +258,8 @@ def moved(text: str, seed: int) -> list[str]:
 def test_intervals_order_validity_and_form_of_whole_dates_stay(
     dates: list[tuple[date, str]], seed: int
 ) -> None:
-    written = [plain(day, FORMS[form]) for day, form in dates]
-    new = moved("".join(f"visit, on ⟦Q:{text}⟧ he came.\n" for text in written), seed)
+    written_dates = [plain(day, FORMS[form]) for day, form in dates]
+    new = moved("".join(f"visit, on ⟦Q:{text}⟧ he came.\n" for text in written_dates), seed)
 
     def unpadded(texts: list[str]) -> list[str]:
         return [re.sub(r"\b0", "", text).replace("元", "1") for text in texts]
@@ -278,7 +287,7 @@ def test_days_without_a_year_keep_their_distance_to_the_date_before(
     start = plain(first, "{y}/{m}/{d}")
     text = "".join(f"on ⟦Q:{start}⟧ and on ⟦Q:{plain(day, form)}⟧ again\n" for day in days)
     new = moved(text, seed)
-    bases = [day_in(one) for one in new[::2]]
+    bases = [day_in(text) for text in new[::2]]
     assert new[1::2] == [
         plain(base + (day - first), form) for base, day in zip(bases, days, strict=True)
     ]
@@ -291,14 +300,14 @@ def test_months_and_years_never_contradict_whole_dates(day: date, other: date, s
         "⟦Q:{0.year}年{0.month}月{0.day}日⟧入院、⟦Q:{1.year}年{1.month}月⟧発症、⟦Q:{1.year}年⟧手術"
     )
     new = moved(form.format(day, other), seed)
-    whole = day_in(new[0])
+    full_date = day_in(new[0])
     year, month, alone = (int(number) for text in new[1:] for number in re.findall(r"\d+", text))
-    before, after = (day.year, day.month), (other.year, other.month)
-    order = (whole.year, whole.month), (year, month)
-    assert (order[0] <= order[1]) if before <= after else (order[0] >= order[1])
-    assert (before != after) or order[0] == order[1]
-    assert alone == whole.year if day.year == other.year else abs(alone - year) <= 1
-    months = (year - whole.year) * 12 + month - whole.month
+    month_before, month_after = (day.year, day.month), (other.year, other.month)
+    order = (full_date.year, full_date.month), (year, month)
+    assert (order[0] <= order[1]) if month_before <= month_after else (order[0] >= order[1])
+    assert (month_before != month_after) or order[0] == order[1]
+    assert alone == full_date.year if day.year == other.year else abs(alone - year) <= 1
+    months = (year - full_date.year) * 12 + month - full_date.month
     assert abs(months - (other.year - day.year) * 12 - other.month + day.month) <= 1
 
 
@@ -331,11 +340,12 @@ def test_a_patient_moves_as_one_and_others_otherwise() -> None:
 def test_the_sex_of_a_given_name_stays(text: str, sexes: str) -> None:
     for seed in range(8):
         new = moved(text, seed)
-        given = [name.split()[0] if name.isascii() else name for name in new]
+        given_names = [name.split()[0] if name.isascii() else name for name in new]
         # Of a Japanese full name the given name is what is left behind some surname; some names
         # are of both sexes.
         told = [
-            {sex_of_given_name(name[n:]) for n in range(4) if name[n:]} - {""} for name in given
+            {sex_of_given_name(name[n:]) for n in range(4) if name[n:]} - {""}
+            for name in given_names
         ]
         pairs = zip(sexes, told, strict=True)
-        assert all(sex in known or not known for sex, known in pairs), new
+        assert all(sex in sexes_of_name or not sexes_of_name for sex, sexes_of_name in pairs), new

@@ -63,7 +63,9 @@ def generated_notes() -> tuple[TaggedDocument, ...]:
             spans.append(Span(len(text + cue), len(text + cue + true), label))
             text += cue + true
         text += "\n"
-        spans += [Span(one.start + len(text), one.end + len(text), one.label) for one in note.spans]
+        spans += [
+            Span(span.start + len(text), span.end + len(text), span.label) for span in note.spans
+        ]
         patient = f"{note.doc_id[:2]}{note.patient_id}"
         notes.append(TaggedDocument(note.doc_id, text + note.text, tuple(spans), patient))
     return tuple(notes)
@@ -76,16 +78,16 @@ def released_pairs(release: Release) -> Iterator[Pair]:
         names.add(note)
     for note in generated_notes():
         replacements = release.redact(note, names=names.get_names(note.patient_id)).replacements
-        for (span, sort), one in zip(kinds_of(note), replacements, strict=True):
+        for (span, sort), replacement in zip(kinds_of(note), replacements, strict=True):
             true = note.text[span.start : span.end]
             is_fit = {
-                "name": one.label == IDENTIFIER,
+                "name": replacement.label == IDENTIFIER,
                 "date": bool(WHOLE_DATE.fullmatch(true)),
                 "id": bool(CODE.fullmatch(true)),
                 "age": bool(re.search("[0-9]", true)),
             }.get(sort, False)
-            if is_fit and not is_placeholder(one.text):
-                yield Pair(str(note.patient_id), sort, true, one.text)
+            if is_fit and not is_placeholder(replacement.text):
+                yield Pair(str(note.patient_id), sort, true, replacement.text)
 
 
 @cache
@@ -106,7 +108,7 @@ def public_surrogates(patient: str, codes: Sequence[str]) -> Mapping[str, str]:
     note = TaggedDocument("x", text, tuple(spans), patient)
     replacements = Release(mode="surrogate", seed=0).redact(note).replacements
     candidates = [*codes, "2020-01-01"]
-    return {one: new.text for one, new in zip(candidates, replacements, strict=True)}
+    return {candidate: new.text for candidate, new in zip(candidates, replacements, strict=True)}
 
 
 @cache
@@ -124,8 +126,8 @@ def public_name(patient: str, name: str, sex: str) -> str:
 
 
 def sex_in(name: str) -> str:
-    given = name.split()[0] if name.isascii() else split_japanese_name(name)[0]
-    return sex_of_given_name(given)
+    given_name = name.split()[0] if name.isascii() else split_japanese_name(name)[0]
+    return sex_of_given_name(given_name)
 
 
 def day_in(text: str) -> date:
@@ -167,34 +169,42 @@ def attacks_on(pairs: Iterable[Pair]) -> dict[str, Attack]:
     for pair in pairs:
         by_patient.setdefault(pair.patient, {}).setdefault(pair.sort, pair)
     attacks = {sort: Attack() for sort in ("name", "date", "id")}
-    for patient, own in by_patient.items():
+    for patient, own_pairs in by_patient.items():
         chosen: dict[str, tuple[str, ...]] = {}
         for sort in ("name", "id"):
-            others = listed[sort, own[sort].true.isascii()] if sort in own else []
-            rest = [one for one in others if one != own[sort].true] if sort in own else []
+            other_pairs = listed[sort, own_pairs[sort].true.isascii()] if sort in own_pairs else []
+            rest = (
+                [candidate for candidate in other_pairs if candidate != own_pairs[sort].true]
+                if sort in own_pairs
+                else []
+            )
             picked = dice.sample(rest, min(N_OTHERS, len(rest)))
-            chosen[sort] = tuple(sorted({*picked, own[sort].true})) if sort in own else ()
+            chosen[sort] = (
+                tuple(sorted({*picked, own_pairs[sort].true})) if sort in own_pairs else ()
+            )
         table = dict(public_surrogates(patient, chosen["id"]))
         for sort in ("name", "id"):
-            if sort not in own:
+            if sort not in own_pairs:
                 continue
-            pair, candidates = own[sort], chosen[sort]
+            pair, candidates = own_pairs[sort], chosen[sort]
             if sort == "name":
                 sex = sex_in(pair.surrogate)
                 sexes = {"", sex}
                 candidates = tuple(
-                    one
-                    for one in candidates
-                    if sex_in(one) in sexes or sexes == {""} or one == pair.true
+                    candidate
+                    for candidate in candidates
+                    if sex_in(candidate) in sexes or sexes == {""} or candidate == pair.true
                 )
-                table |= {one: public_name(patient, one, sex) for one in candidates}
-            fitting = [one for one in candidates if table[one] == pair.surrogate]
+                table |= {
+                    candidate: public_name(patient, candidate, sex) for candidate in candidates
+                }
+            fitting = [candidate for candidate in candidates if table[candidate] == pair.surrogate]
             guess = dice.choice(fitting or candidates)
             attacks[sort].add(guess == pair.true, len(candidates))
-        if "date" in own:
+        if "date" in own_pairs:
             moved = day_in("2020-01-01") - day_in(table["2020-01-01"])
-            guessed = day_in(own["date"].surrogate) + moved
-            attacks["date"].add(guessed == day_in(own["date"].true), N_SHIFTS)
+            guessed = day_in(own_pairs["date"].surrogate) + moved
+            attacks["date"].add(guessed == day_in(own_pairs["date"].true), N_SHIFTS)
     return attacks
 
 

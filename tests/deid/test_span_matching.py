@@ -38,8 +38,8 @@ def by_brute_force(golds, predictions, criterion: str) -> tuple[int, int, int, i
     choices = [[None, *(p for p in predictions if qualifies(g, p, criterion))] for g in golds]
     best = (0, 0, 0, 0)
     for chosen in itertools.product(*choices):
-        taken = [p for p in chosen if p is not None]
-        if len(taken) == len(set(taken)):
+        used_predictions = [p for p in chosen if p is not None]
+        if len(used_predictions) == len(set(used_predictions)):
             best = max(best, worth([(g, p) for g, p in zip(golds, chosen, strict=True) if p]))
     return best
 
@@ -58,34 +58,36 @@ def from_left_to_right(golds, predictions, criterion: str) -> list[tuple[Span, S
 @settings(max_examples=400, deadline=None)
 @given(SIDE, SIDE, st.sampled_from(CRITERIA), st.randoms(use_true_random=False))
 def test_both_matchers_against_slow_ones_in_any_order(golds, predictions, criterion, randomly):
-    found = {}
+    matches = {}
     for matcher in MATCHERS:
-        one = match(golds, predictions, criterion=criterion, matcher=matcher)
-        assert sorted([g for g, _ in one.pairs] + list(one.missed)) == sorted(set(golds))
-        assert sorted([p for _, p in one.pairs] + list(one.spurious)) == sorted(set(predictions))
-        assert all(qualifies(g, p, criterion) for g, p in one.pairs)
-        assert [list(side) for side in (one.pairs, one.missed, one.spurious)] == [
-            sorted(side) for side in (one.pairs, one.missed, one.spurious)
+        outcome = match(golds, predictions, criterion=criterion, matcher=matcher)
+        assert sorted([g for g, _ in outcome.pairs] + list(outcome.missed)) == sorted(set(golds))
+        assert sorted([p for _, p in outcome.pairs] + list(outcome.spurious)) == sorted(
+            set(predictions)
+        )
+        assert all(qualifies(g, p, criterion) for g, p in outcome.pairs)
+        assert [list(side) for side in (outcome.pairs, outcome.missed, outcome.spurious)] == [
+            sorted(side) for side in (outcome.pairs, outcome.missed, outcome.spurious)
         ]
-        mixed, others = golds + golds[:1], predictions + predictions[:2]
+        mixed, mixed_predictions = golds + golds[:1], predictions + predictions[:2]
         randomly.shuffle(mixed)
-        randomly.shuffle(others)
-        assert match(mixed, others, criterion=criterion, matcher=matcher) == one
-        found[matcher] = dict(one.pairs)
-    best, in_order = found["optimal"], found["document_order"]
+        randomly.shuffle(mixed_predictions)
+        assert match(mixed, mixed_predictions, criterion=criterion, matcher=matcher) == outcome
+        matches[matcher] = dict(outcome.pairs)
+    best, in_order = matches["optimal"], matches["document_order"]
     assert worth(best.items()) == by_brute_force(golds, predictions, criterion)
     assert list(in_order.items()) == from_left_to_right(golds, predictions, criterion)
     # Golds with another partner, or none, under the other matcher: the same from either side.
     n_differing = sum(best.get(gold) != in_order.get(gold) for gold in set(golds))
     for matcher in MATCHERS:
-        one = match(golds, predictions, criterion=criterion, matcher=matcher)
-        assert one.n_differing == n_differing
+        outcome = match(golds, predictions, criterion=criterion, matcher=matcher)
+        assert outcome.n_differing == n_differing
 
 
 def test_a_long_chain_of_overlaps_is_quick():
     golds = [Span(10 * i, 10 * i + 8, "contact") for i in range(400)]
     predictions = [Span(10 * i + 5, 10 * i + 13, "contact") for i in range(400)]
     begin = time.process_time()
-    found = match(golds, predictions, criterion="label_relaxed")
-    assert len(found.pairs) == 400
+    matches = match(golds, predictions, criterion="label_relaxed")
+    assert len(matches.pairs) == 400
     assert time.process_time() - begin < 10

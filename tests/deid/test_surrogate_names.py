@@ -24,9 +24,12 @@ SEEDS = range(12)
 def surrogates(text: str, seed: int, *, names: PatientNames | None = None) -> list[str]:
     """Return what takes the places of the marks of a note."""
     note = marked(text)
-    known = names.get_names(note.patient_id) if names else None
+    names_of_patient = names.get_names(note.patient_id) if names else None
     release = Release(mode="surrogate", seed=seed)
-    return [one.text for one in release.redact(note, names=known).replacements]
+    return [
+        replacement.text
+        for replacement in release.redact(note, names=names_of_patient).replacements
+    ]
 
 
 def patient_names(*texts: str) -> PatientNames:
@@ -53,18 +56,18 @@ def test_every_form_of_a_name_has_the_parts_of_one_surrogate() -> None:
         "too; ⟦Q:James's⟧ wound; ⟦I:JAMES HADDAD⟧; ⟦Q:haddad⟧; ⟦Q:J.H.⟧; ⟦Q:Arthur⟧; ⟦I:Haddad, J.⟧"
     )
     for seed in SEEDS:
-        full, *others = surrogates(text, seed)
-        given, middle, surname = full.split()
-        assert others == [
-            given,
-            f"{surname}, {given}",
-            f"{given[0]}. {surname}",
-            f"{given}'s",
-            f"{given} {surname}".upper(),
+        full, *other_names = surrogates(text, seed)
+        given_name, middle, surname = full.split()
+        assert other_names == [
+            given_name,
+            f"{surname}, {given_name}",
+            f"{given_name[0]}. {surname}",
+            f"{given_name}'s",
+            f"{given_name} {surname}".upper(),
             surname.lower(),
-            f"{given[0]}.{surname[0]}.",
+            f"{given_name[0]}.{surname[0]}.",
             middle,
-            f"{surname}, {given[0]}.",
+            f"{surname}, {given_name[0]}.",
         ]
 
 
@@ -74,8 +77,8 @@ def test_several_surnames_titles_and_particles() -> None:
         "⟦I:James Haddad, Jr.⟧, ⟦Q:Haddad⟧"
     )
     for seed in SEEDS:
-        full, first, both, particle, junior, surname = surrogates(text, seed)
-        assert [first, both] == [full.split()[1], " ".join(full.split()[1:]).upper()]
+        full, first, both_names, particle, junior, surname = surrogates(text, seed)
+        assert [first, both_names] == [full.split()[1], " ".join(full.split()[1:]).upper()]
         assert particle == surname == junior.split()[1]
 
 
@@ -93,13 +96,13 @@ def test_a_full_name_of_one_note_tells_the_parts_in_another() -> None:
 def test_a_reading_beside_a_name_gets_the_reading_of_its_surrogate(kana: str) -> None:
     text = f"氏名：⟦I:鳴海 鷹久⟧（⟦I:{kana}⟧） ⟦Q:鳴海⟧さん、⟦Q:鷹久⟧さん、⟦I:鳴海鷹久⟧様"
     for seed in SEEDS:
-        full, reading, surname, given, joined = surrogates(text, seed)
-        assert [surname, given] == full.split() and joined == surname + given
-        other = surrogates(text.replace(kana, "ナルミ タカヒサ"), seed)[1]
-        assert (reading == other) == (kana == "ナルミ タカヒサ")
+        full, reading, surname, given_name, joined = surrogates(text, seed)
+        assert [surname, given_name] == full.split() and joined == surname + given_name
+        other_reading = surrogates(text.replace(kana, "ナルミ タカヒサ"), seed)[1]
+        assert (reading == other_reading) == (kana == "ナルミ タカヒサ")
         assert fold_letters(
             reading.translate({code: code + 0x60 for code in range(0x3041, 0x3097)})
-        ) == fold_letters(other)
+        ) == fold_letters(other_reading)
 
 
 def test_whose_part_it_is_that_two_persons_share() -> None:
@@ -137,28 +140,34 @@ def test_whose_part_it_is_that_two_persons_share() -> None:
 def test_words_beside_a_name_tell_its_sex_before_the_name_does(text: str, sex: str) -> None:
     for seed in SEEDS:
         name = surrogates(text, seed)[0]
-        given = name.split()[0] if name.isascii() else name.split()[1]
-        assert sex_of_given_name(given) in ("", sex), name
+        given_name = name.split()[0] if name.isascii() else name.split()[1]
+        assert sex_of_given_name(given_name) in ("", sex), name
 
 
 def test_no_surrogate_holds_a_true_name_or_stands_within_one() -> None:
     # All surnames that would be drawn first are true names here, in other forms of letters.
     plain = "氏名：⟦I:林 健一⟧様"
-    drawn = [surrogates(plain, seed)[0] for seed in SEEDS]
-    for seed, first in zip(SEEDS, drawn, strict=True):
+    surrogates_drawn = [surrogates(plain, seed)[0] for seed in SEEDS]
+    for seed, first in zip(SEEDS, surrogates_drawn, strict=True):
         if is_placeholder(first):
             continue
-        surname, given = first.split()
-        taken = f"{plain} 妻 ⟦I:{surname}村 {given}⟧様、⟦Q:{given}⟧さん、⟦Q:林⟧さん"
-        new_surname, new_given = surrogates(taken, seed)[0].split()
+        surname, given_name = first.split()
+        blocked_text = (
+            f"{plain} 妻 ⟦I:{surname}村 {given_name}⟧様、⟦Q:{given_name}⟧さん、⟦Q:林⟧さん"
+        )
+        new_surname, new_given = surrogates(blocked_text, seed)[0].split()
         for part in (new_surname, new_given):
-            assert not any(true in part or part in true for true in (f"{surname}村", given, "林"))
+            assert not any(
+                true in part or part in true for true in (f"{surname}村", given_name, "林")
+            )
     names = [surrogates("Patient: ⟦I:Zoé Quux⟧.", seed)[0].split() for seed in SEEDS]
-    for seed, (given, surname) in zip(SEEDS, names, strict=True):
-        text = f"Patient: ⟦I:Zoé Quux⟧. Dr. ⟦I:{surname.upper()}, Ann⟧, Ms. ⟦Q:Mc{given.lower()}⟧"
+    for seed, (given_name, surname) in zip(SEEDS, names, strict=True):
+        text = (
+            f"Patient: ⟦I:Zoé Quux⟧. Dr. ⟦I:{surname.upper()}, Ann⟧, Ms. ⟦Q:Mc{given_name.lower()}⟧"
+        )
         new_given, new_surname = surrogates(text, seed)[0].split()
         assert new_surname.lower() not in surname.lower()
-        assert new_given.lower() not in given.lower()
+        assert new_given.lower() not in given_name.lower()
 
 
 def test_where_no_surrogate_is_left_there_is_a_placeholder() -> None:
@@ -190,14 +199,16 @@ def test_a_release_of_notes_names_a_patient_as_one_person_in_all_of_them(tmp_pat
         lines = (tmp_path / out / "redacted.jsonl").read_text("utf-8").splitlines()
         released.append([json.loads(line)["text"] for line in lines])
     assert released[0] == released[1]
-    given, surname = released[0][1].split("\n")[0].removeprefix("Patient: ").split()
-    assert sex_of_given_name(given) in ("", "F")
-    assert released[0][0] == f"Mr. {given} slept well."
-    assert released[0][2] == f"Spoke with Mrs. {surname} today, and {surname}, {given} signed."
+    given_name, surname = released[0][1].split("\n")[0].removeprefix("Patient: ").split()
+    assert sex_of_given_name(given_name) in ("", "F")
+    assert released[0][0] == f"Mr. {given_name} slept well."
+    assert released[0][2] == f"Spoke with Mrs. {surname} today, and {surname}, {given_name} signed."
 
 
 def test_a_note_of_no_patient_tells_its_names_itself() -> None:
     note = marked("Patient: ⟦I:James Haddad⟧. ⟦Q:James⟧ did well.")
     alone = TaggedDocument("n", note.text, note.spans)
-    full, part = (one.text for one in Release(mode="surrogate").redact(alone).replacements)
+    full, part = (
+        replacement.text for replacement in Release(mode="surrogate").redact(alone).replacements
+    )
     assert part == full.split()[0]

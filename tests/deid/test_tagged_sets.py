@@ -36,13 +36,13 @@ LABEL = "identifier"
 QUASI = "quasi_identifier"
 
 
-def begun(tagged_id: str = ID, *, how: Release | None = None, title: str = "") -> TaggedSet:
+def begun(tagged_id: str = ID, *, release: Release | None = None, title: str = "") -> TaggedSet:
     return sets.begin_set(
         tagged_id,
         source="uploaded",
         tagger_id="rules",
         tagger_digest=RuleTagger().digest,
-        release=how or Release(),
+        release=release or Release(),
         notes=b"private",
         title=title,
     )
@@ -53,31 +53,31 @@ def make(tmp_path: Path) -> Any:
     """Return what tags the notes into a set."""
 
     def made(**how: Any) -> TaggedSet:
-        one = begun(how=Release(**how), title=" Ward \n 7 ")
+        tagged = begun(release=Release(**how), title=" Ward \n 7 ")
         source = tmp_path / "notes.jsonl"
         lines = [
             json.dumps({"doc_id": f"d{i}", "patient_id": "p1", "text": text})
             for i, text in enumerate(NOTES)
         ]
         source.write_text("\n".join(lines), "utf-8")
-        out = one.path / sets.RESULT
-        tag_notes(open_notes(source), tagger=RuleTagger(), folder=out, release=one.how)
+        out = tagged.path / sets.RESULT
+        tag_notes(open_notes(source), tagger=RuleTagger(), folder=out, release=tagged.how)
         assert not TAGGED_SETS.get(ID).is_whole
-        sets.write_index(one.path)
+        sets.write_index(tagged.path)
         return TAGGED_SETS.get(ID)
 
     return made
 
 
-def add(one: TaggedSet, number: int, text: str, *, is_everywhere: bool = False) -> int:
+def add(tagged: TaggedSet, number: int, text: str, *, is_everywhere: bool = False) -> int:
     wish = Wish(label=QUASI, text=text)
-    return sets.correct_set(one, wish, number=number, user="ann", is_everywhere=is_everywhere)
+    return sets.correct_set(tagged, wish, number=number, user="ann", is_everywhere=is_everywhere)
 
 
-def take(one: TaggedSet, number: int) -> Span:
-    span = sets.note_at(one, number, index=sets.read_index(one)).document.spans[0]
+def take(tagged: TaggedSet, number: int) -> Span:
+    span = sets.note_at(tagged, number, index=sets.read_index(tagged)).document.spans[0]
     wish = Wish(label="", place=(span.start, span.end))
-    sets.correct_set(one, wish, number=number, user="ben", is_everywhere=False)
+    sets.correct_set(tagged, wish, number=number, user="ben", is_everywhere=False)
     return span
 
 
@@ -92,26 +92,31 @@ def note(*spans: Span, text: str = TEXT) -> TaggedDocument:
 
 def changed(document: TaggedDocument, label: str = LABEL, **wish: Any) -> tuple[Any, Any] | None:
     """Return what a wish takes away and what it puts in the place, as (start, end, label)."""
-    made = sets.make_correction(document, Wish(label=label, **wish), user="ann")
-    if made is None:
+    correction = sets.make_correction(document, Wish(label=label, **wish), user="ann")
+    if correction is None:
         return None
-    rows = [[(x.start, x.end, x.label) for x in spans] for spans in (made.gone, made.spans)]
-    return (rows[1], []) if made.kind == REMOVED else (rows[0], rows[1])
+    rows = [
+        [(x.start, x.end, x.label) for x in spans] for spans in (correction.gone, correction.spans)
+    ]
+    return (rows[1], []) if correction.kind == REMOVED else (rows[0], rows[1])
 
 
 def test_a_wish_is_made_true_everywhere_and_nothing_is_uncovered() -> None:
-    whole = note(Span(0, 4, LABEL))
-    assert changed(whole, QUASI, text=" 高橋 ") == ([], [(5, 7, QUASI), (31, 33, QUASI)])
-    assert changed(whole, text="Ann") == ([], [(11, 14, LABEL), (26, 29, LABEL)])
+    marked_note = note(Span(0, 4, LABEL))
+    assert changed(marked_note, QUASI, text=" 高橋 ") == ([], [(5, 7, QUASI), (31, 33, QUASI)])
+    assert changed(marked_note, text="Ann") == ([], [(11, 14, LABEL), (26, 29, LABEL)])
     assert changed(note(), place=(16, 22)) == ([], [(16, 22, LABEL)])
     assert changed(note(), place=(14, 19)) == ([], [(15, 18, LABEL)]), "without white space"
     pieces = note(Span(0, 2, LABEL), Span(2, 4, QUASI))
     assert changed(pieces, place=(0, 4)) == ([(0, 2, LABEL), (2, 4, QUASI)], [(0, 4, LABEL)])
-    assert changed(whole, "contact", text="高橋健一") == ([(0, 4, LABEL)], [(0, 4, "contact")])
+    assert changed(marked_note, "contact", text="高橋健一") == (
+        [(0, 4, LABEL)],
+        [(0, 4, "contact")],
+    )
     assert changed(note(Span(1, 3, QUASI)), place=(2, 5)) == ([], [(2, 5, LABEL)])
     for document, wish in (
-        (whole, {"place": (1, 3)}),
-        (whole, {"place": (0, 4)}),
+        (marked_note, {"place": (1, 3)}),
+        (marked_note, {"place": (0, 4)}),
         (note(), {"text": "佐藤"}),
         (note(), {"text": "  "}),
         (note(), {"text": "nnua"}),
@@ -124,8 +129,8 @@ def test_a_wish_is_made_true_everywhere_and_nothing_is_uncovered() -> None:
 
 
 def test_marks_are_taken_away_at_a_place_or_wherever_they_are_on_a_text() -> None:
-    one, other, far = Span(0, 2, LABEL), Span(1, 4, QUASI), Span(31, 33, "contact")
-    document = note(one, other, far)
+    near, crossing, far = Span(0, 2, LABEL), Span(1, 4, QUASI), Span(31, 33, "contact")
+    document = note(near, crossing, far)
     assert changed(document, "", place=(0, 4)) == ([(0, 2, LABEL), (1, 4, QUASI)], [])
     assert changed(document, "", place=(0, 1)) == ([(0, 2, LABEL)], [])
     assert changed(document, "", text="高橋") == ([(0, 2, LABEL), (31, 33, "contact")], [])
@@ -136,108 +141,119 @@ def test_corrections_are_applied_in_their_order_and_lose_nothing_else() -> None:
         return Correction(number=number, kind=kind, spans=spans, who="ann")
 
     wrong, right = Span(4, 5, LABEL), Span(0, 4, LABEL)
-    whole = TaggedDocument("1", TEXT, (wrong,), "p", 2, ("contact",))
-    done = sets.apply_corrections(
-        whole, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)]
+    marked_note = TaggedDocument("1", TEXT, (wrong,), "p", 2, ("contact",))
+    corrected_note = sets.apply_corrections(
+        marked_note, [fix(REMOVED, wrong), fix(ADDED, right), fix(ADDED, wrong)]
     )
     instead = Correction(kind=ADDED, spans=(right,), gone=(wrong,), who="ann")
-    assert sets.apply_corrections(whole, [instead]).spans == (right,)
-    assert done == TaggedDocument("1", TEXT, (right, wrong), "p", 2, ("contact",))
-    assert sets.apply_corrections(whole, []) == whole
+    assert sets.apply_corrections(marked_note, [instead]).spans == (right,)
+    assert corrected_note == TaggedDocument("1", TEXT, (right, wrong), "p", 2, ("contact",))
+    assert sets.apply_corrections(marked_note, []) == marked_note
     with pytest.raises(AuditError, match="does not fit"):
-        sets.apply_corrections(whole, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
+        sets.apply_corrections(marked_note, [fix(ADDED, Span(0, 99, LABEL), Span(2, 3, LABEL))])
     for kind, number in (("changed", 0), (ADDED, -1)):
         with pytest.raises(AuditError):
             fix(kind, right, number=number)
 
 
 def test_a_set_is_begun_found_and_removed(make: Any) -> None:
-    one = begun("a" * 12, title="x" * 200)
-    assert not one.is_whole and one.n_notes == 0 and one.census is None and len(one.title) == 80
-    assert begun("a" * 12, title="other").title == one.title, "what is there stays"
-    whole = make()
-    assert (whole.is_whole, whole.n_notes, whole.title) == (True, 3, "Ward 7")
-    assert {k: one["n"] for k, one in whole.census["spans"].items()} == {
+    tagged = begun("a" * 12, title="x" * 200)
+    assert (
+        not tagged.is_whole
+        and tagged.n_notes == 0
+        and tagged.census is None
+        and len(tagged.title) == 80
+    )
+    assert begun("a" * 12, title="other").title == tagged.title, "what is there stays"
+    marked_note = make()
+    assert (marked_note.is_whole, marked_note.n_notes, marked_note.title) == (True, 3, "Ward 7")
+    assert {label: counts["n"] for label, counts in marked_note.census["spans"].items()} == {
         LABEL: 2,
         QUASI: 1,
         "contact": 1,
     }
-    assert {one.tagged_id for one in TAGGED_SETS.all()} == {ID, "a" * 12}
+    assert {tagged.tagged_id for tagged in TAGGED_SETS.all()} == {ID, "a" * 12}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in TAGGED_SETS.home().rglob("*")}
     assert modes == {0o700, 0o600}
-    (whole.path / sets.RESULT / "census.json").write_text('{"n_notes": 3, "spans": {"contact": 2}}')
-    assert [one.tagged_id for one in TAGGED_SETS.all()] == ["a" * 12], "a damaged one is left out"
+    (marked_note.path / sets.RESULT / "census.json").write_text(
+        '{"n_notes": 3, "spans": {"contact": 2}}'
+    )
+    assert [tagged.tagged_id for tagged in TAGGED_SETS.all()] == ["a" * 12], (
+        "a damaged one is left out"
+    )
     with pytest.raises(AuditError, match="damaged"):
         TAGGED_SETS.get(ID)
     TAGGED_SETS.forget(ID)
-    assert [one.tagged_id for one in TAGGED_SETS.all()] == ["a" * 12]
+    assert [tagged.tagged_id for tagged in TAGGED_SETS.all()] == ["a" * 12]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_any_note_is_read_alone_and_corrected_and_the_taggers_own_stay(
     make: Any, mode: str
 ) -> None:
-    one = make(mode=mode)
-    index, own = sets.read_index(one), one.spans_path.read_bytes()
+    tagged = make(mode=mode)
+    index, own_rows = sets.read_index(tagged), tagged.spans_path.read_bytes()
     assert index[:, 2].tolist() == [3, 0, 1]
-    alone = [sets.note_at(one, number, index=index) for number in (2, 0, 1)]
+    alone = [sets.note_at(tagged, number, index=index) for number in (2, 0, 1)]
     assert [note.document.text for note in alone] == [NOTES[2], NOTES[0], NOTES[1]]
-    assert [alone[i] for i in (1, 2, 0)] == list(sets.read_notes(one))
-    lines = (one.path / sets.RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
-    for note, line in zip(sets.read_notes(one), lines, strict=True):
+    assert [alone[i] for i in (1, 2, 0)] == list(sets.read_notes(tagged))
+    lines = (tagged.path / sets.RESULT / "redacted.jsonl").read_text("utf-8").splitlines()
+    for note, line in zip(sets.read_notes(tagged), lines, strict=True):
         assert {"row": note.row, "text": note.released} == json.loads(line)
         assert [note.released[r.new_start : r.new_end] for r in note.replacements] == [
             r.text for r in note.replacements
         ]
         assert len(note.replacements) == len(note.document.spans)
-    add(one, 1, "特記")
-    gone = take(one, 0)
-    shown = sets.note_at(one, 1, index=index)
-    assert shown.document.spans == (Span(0, 2, QUASI),)
-    assert [one.kind for one in shown.corrections] == [ADDED]
+    add(tagged, 1, "特記")
+    gone = take(tagged, 0)
+    shown_note = sets.note_at(tagged, 1, index=index)
+    assert shown_note.document.spans == (Span(0, 2, QUASI),)
+    assert [correction.kind for correction in shown_note.corrections] == [ADDED]
     # No name: of surrogates too it becomes a placeholder.
-    assert shown.released == ("■■" if mode == "mask" else "【その他】") + "なし。"
-    assert NOTES[0][gone.start : gone.end] in sets.note_at(one, 0, index=index).released
-    assert list(sets.read_notes(one)) == [sets.note_at(one, n, index=index) for n in range(3)]
-    assert one.spans_path.read_bytes() == own
-    assert sets.note_at(one, 1, index=index, corrections={}).document.spans == ()
-    files = unzipped(sets.export_notes(sets.read_notes(one), form="brat", n_notes=3))
+    assert shown_note.released == ("■■" if mode == "mask" else "【その他】") + "なし。"
+    assert NOTES[0][gone.start : gone.end] in sets.note_at(tagged, 0, index=index).released
+    assert list(sets.read_notes(tagged)) == [sets.note_at(tagged, n, index=index) for n in range(3)]
+    assert tagged.spans_path.read_bytes() == own_rows
+    assert sets.note_at(tagged, 1, index=index, corrections={}).document.spans == ()
+    files = unzipped(sets.export_notes(sets.read_notes(tagged), form="brat", n_notes=3))
     assert b"quasi_identifier 0 2" in files["d1.ann"]
 
 
 def test_notes_are_searched_in_name_and_text_and_chosen_by_their_marks(make: Any) -> None:
-    one = make()
-    found = {
-        text: sets.search_notes(one, text=text) for text in ("高橋", '"quoted"', "\n電話", "d1")
+    tagged = make()
+    found_note = {
+        text: sets.search_notes(tagged, text=text) for text in ("高橋", '"quoted"', "\n電話", "d1")
     }
-    assert found == {"高橋": (0,), '"quoted"': (2,), "\n電話": (0,), "d1": (1,)}
+    assert found_note == {"高橋": (0,), '"quoted"': (2,), "\n電話": (0,), "d1": (1,)}
     for word in (LABEL, "doc_id", "start", "p1"):
-        assert sets.search_notes(one, text=word) == ()
-    index = sets.read_index(one)
+        assert sets.search_notes(tagged, text=word) == ()
+    index = sets.read_index(tagged)
     assert sets.choose_notes(index, only="with").tolist() == [0, 2]
-    add(one, 1, "特記")
-    take(one, 2)
-    kept = sets.corrections_of(one)
+    add(tagged, 1, "特記")
+    take(tagged, 2)
+    corrections = sets.corrections_of(tagged)
     chosen = {
-        only: sets.choose_notes(index, only=only, corrections=kept).tolist()
+        only: sets.choose_notes(index, only=only, corrections=corrections).tolist()
         for only in ("all", "with", "without", "corrected")
     }
     assert chosen == {"all": [0, 1, 2], "with": [0, 1], "without": [2], "corrected": [1, 2]}
     for only, numbers in (("corrected", [2]), ("with", [0]), ("all", [0, 2])):
-        own = sets.choose_notes(index, only=only, hits=[0, 2], corrections=kept)
-        assert own.tolist() == numbers
+        own_rows = sets.choose_notes(index, only=only, hits=[0, 2], corrections=corrections)
+        assert own_rows.tolist() == numbers
 
 
 def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(make: Any) -> None:
-    one = make()
-    own, index = one.census, sets.read_index(one)
-    assert sets.correct_census(one, index=index, corrections={}) == own | {"n_notes_corrected": 0}
-    add(one, 1, "特記")
-    add(one, 1, "なし")
-    gone = take(one, 2)
-    census = sets.correct_census(one, index=index, corrections=sets.corrections_of(one))
+    tagged = make()
+    own_rows, index = tagged.census, sets.read_index(tagged)
+    assert sets.correct_census(tagged, index=index, corrections={}) == own_rows | {
+        "n_notes_corrected": 0
+    }
+    add(tagged, 1, "特記")
+    add(tagged, 1, "なし")
+    gone = take(tagged, 2)
+    census = sets.correct_census(tagged, index=index, corrections=sets.corrections_of(tagged))
     assert census == {
-        **{name: value for name, value in own.items() if name != "sha256"},
+        **{name: value for name, value in own_rows.items() if name != "sha256"},
         "n_notes_without_spans": 1,
         "n_replaced": 5,
         "spans": {
@@ -247,21 +263,22 @@ def test_the_census_counts_what_is_handed_out_and_keeps_what_the_tagger_found(ma
         },
         "n_notes_corrected": 2,
     }
-    assert gone.label == LABEL and own["n_replaced"] == 4
+    assert gone.label == LABEL and own_rows["n_replaced"] == 4
 
 
 def test_undo_takes_the_last_one_back_and_stays_on_record(make: Any) -> None:
-    one = make()
+    tagged = make()
     for text in ("特記", "なし"):
-        add(one, 1, text)
-    sets.undo_correction(one, 1, user="cy")
-    sets.undo_correction(one, 2, user="cy")  # nothing to undo there
-    assert {n: [(c.spans, c.who) for c in own] for n, own in sets.corrections_of(one).items()} == {
-        1: [((Span(0, 2, QUASI),), "ann")]
-    }
-    sets.undo_correction(one, 1, user="cy")
-    assert sets.corrections_of(one) == {}
-    path = one.path / sets.CORRECTIONS
+        add(tagged, 1, text)
+    sets.undo_correction(tagged, 1, user="cy")
+    sets.undo_correction(tagged, 2, user="cy")  # nothing to undo there
+    assert {
+        n: [(c.spans, c.who) for c in own_rows]
+        for n, own_rows in sets.corrections_of(tagged).items()
+    } == {1: [((Span(0, 2, QUASI),), "ann")]}
+    sets.undo_correction(tagged, 1, user="cy")
+    assert sets.corrections_of(tagged) == {}
+    path = tagged.path / sets.CORRECTIONS
     kinds = [json.loads(line)["kind"] for line in path.read_text("utf-8").splitlines()]
     assert kinds == ["added", "added", "undone", "undone"]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -269,38 +286,43 @@ def test_undo_takes_the_last_one_back_and_stays_on_record(make: Any) -> None:
 
 
 def test_all_notes_are_corrected_at_once_and_undone_where_nothing_came_after(make: Any) -> None:
-    one = make()
-    assert add(one, 1, "氏名", is_everywhere=True) == 2
-    assert {n: [x.spans for x in own] for n, own in sets.corrections_of(one).items()} == {
+    tagged = make()
+    assert add(tagged, 1, "氏名", is_everywhere=True) == 2
+    assert {
+        n: [x.spans for x in note_corrections]
+        for n, note_corrections in sets.corrections_of(tagged).items()
+    } == {
         0: [(Span(0, 2, QUASI),)],
         2: [(Span(14, 16, QUASI),)],
     }
-    index, kept = sets.read_index(one), sets.corrections_of(one)
-    assert sets.choose_notes(index, only="corrected", corrections=kept).tolist() == [0, 2]
-    add(one, 2, "mg/dL")
-    sets.undo_correction(one, 0, user="cy")
-    assert {n: len(own) for n, own in sets.corrections_of(one).items()} == {2: 2}
+    index, corrections = sets.read_index(tagged), sets.corrections_of(tagged)
+    assert sets.choose_notes(index, only="corrected", corrections=corrections).tolist() == [0, 2]
+    add(tagged, 2, "mg/dL")
+    sets.undo_correction(tagged, 0, user="cy")
+    assert {
+        n: len(note_corrections) for n, note_corrections in sets.corrections_of(tagged).items()
+    } == {2: 2}
     with pytest.raises(AuditError, match="Nothing is changed"):
-        add(one, 0, "佐藤", is_everywhere=True)
+        add(tagged, 0, "佐藤", is_everywhere=True)
 
 
 def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any) -> None:
-    one = make()
+    tagged = make()
     with pytest.raises(AuditCancelled):
-        sets.write_index(one.path, should_stop=lambda: True)
+        sets.write_index(tagged.path, should_stop=lambda: True)
     for line in ("{", '{"number": 0, "spans": [], "who": ""}'):
-        (one.path / sets.CORRECTIONS).write_text(line + "\n", "utf-8")
-        for call in (lambda: sets.corrections_of(one), lambda: list(sets.read_notes(one))):
+        (tagged.path / sets.CORRECTIONS).write_text(line + "\n", "utf-8")
+        for call in (lambda: sets.corrections_of(tagged), lambda: list(sets.read_notes(tagged))):
             with pytest.raises(AuditError, match="damaged"):
                 call()
-    (one.path / sets.RESULT / "redacted.jsonl").write_text("")
+    (tagged.path / sets.RESULT / "redacted.jsonl").write_text("")
     with pytest.raises(AuditError, match="damaged"):
-        sets.write_index(one.path)
-    index = one.path / "index.npy"
+        sets.write_index(tagged.path)
+    index = tagged.path / "index.npy"
     for wrong in (np.zeros((3, 2), np.int64), np.zeros((3, 3)), np.zeros(3, np.int64), None):
         index.write_bytes(b"no array") if wrong is None else np.save(index, wrong)
         with pytest.raises(AuditError, match="damaged"):
-            sets.read_index(one)
+            sets.read_index(tagged)
 
 
 @pytest.mark.parametrize("form", sets.PRIVATE)
@@ -311,8 +333,8 @@ def test_spans_come_back_from_every_format(make: Any, form: str, tmp_path: Path)
     files = unzipped(data) if name.endswith(".zip") else {name: data}
     folder = tmp_path / "files"
     folder.mkdir()
-    for one, content in files.items():
-        (folder / one).write_bytes(content)
+    for file_name, content in files.items():
+        (folder / file_name).write_bytes(content)
     back = annotated_notes(folder if len(files) > 1 else folder / name).read_all()
     assert [(d.doc_id, d.text, d.spans) for d in back] == [
         (note.document.doc_id, note.document.text, note.document.spans) for note in notes
@@ -333,7 +355,7 @@ def test_released_texts_hold_no_name_and_no_formula(make: Any) -> None:
     ]
     with zipfile.ZipFile(io.BytesIO(files["text"])) as folder:
         assert [folder.read(f"note-{n}.txt").decode() for n in (1, 2, 3)] == texts
-        assert {(one.date_time[0], one.external_attr >> 16) for one in folder.infolist()} == {
+        assert {(entry.date_time[0], entry.external_attr >> 16) for entry in folder.infolist()} == {
             (1980, 0o600)
         }
     assert sets.export_notes(notes[:1], form="text", n_notes=1) == texts[0].encode()
@@ -357,8 +379,8 @@ def test_what_a_format_cannot_say_is_listed() -> None:
 
 def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
     release = Release()
-    found = sets.tag_text(NOTES[0], tagger=RuleTagger(), release=release)
-    assert found.released == "氏名：【氏名】　【日付】 受診。\n電話 【連絡先】。"
+    found_note = sets.tag_text(NOTES[0], tagger=RuleTagger(), release=release)
+    assert found_note.released == "氏名：【氏名】　【日付】 受診。\n電話 【連絡先】。"
     expected = {
         "n_notes": 1,
         "n_characters": len(NOTES[0]),
@@ -372,14 +394,18 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
         },
         "n_notes_corrected": 0,
     }
-    assert json.loads(census_file(sets.census_of(found))) == expected
-    kept = sets.release_note(found.document, row=1, release=release, earlier_text="氏名：〇〇")
-    assert (kept.released, kept.replacements) == ("氏名：〇〇", ())
-    fix = Correction(kind=REMOVED, spans=found.document.spans, who="ann")
-    done = sets.release_note(found.document, row=1, release=release, corrections=[fix])
-    assert done.released == NOTES[0]
+    assert json.loads(census_file(sets.census_of(found_note))) == expected
+    corrections = sets.release_note(
+        found_note.document, row=1, release=release, earlier_text="氏名：〇〇"
+    )
+    assert (corrections.released, corrections.replacements) == ("氏名：〇〇", ())
+    fix = Correction(kind=REMOVED, spans=found_note.document.spans, who="ann")
+    corrected_note = sets.release_note(
+        found_note.document, row=1, release=release, corrections=[fix]
+    )
+    assert corrected_note.released == NOTES[0]
     changed = {"n_notes_without_spans": 1, "n_replaced": 0, "spans": {}, "n_notes_corrected": 1}
-    assert sets.census_of(done) == expected | changed
+    assert sets.census_of(corrected_note) == expected | changed
     for text, why in ((" \n", "empty"), ("x" * 100_001, "more than 100,000"), ("a\0", "NUL")):
         with pytest.raises(AuditError, match=why):
             sets.tag_text(text, tagger=RuleTagger(), release=release)
@@ -399,20 +425,23 @@ def test_surrogates_of_a_patient_agree_in_all_notes_and_are_marked(tmp_path: Pat
     ]
     source.write_text("\n".join(lines), "utf-8")
     for seed in range(6):
-        one = begun(f"{seed:012x}", how=Release(mode="surrogate", seed=seed))
+        tagged = begun(f"{seed:012x}", release=Release(mode="surrogate", seed=seed))
         tag_notes(
-            open_notes(source), tagger=RuleTagger(), folder=one.path / sets.RESULT, release=one.how
+            open_notes(source),
+            tagger=RuleTagger(),
+            folder=tagged.path / sets.RESULT,
+            release=tagged.how,
         )
-        sets.write_index(one.path)
-        found = list(sets.read_notes(TAGGED_SETS.get(one.tagged_id)))
-        names = [note.replacements[0].text for note in found]
+        sets.write_index(tagged.path)
+        found_notes = list(sets.read_notes(TAGGED_SETS.get(tagged.tagged_id)))
+        names = [note.replacements[0].text for note in found_notes]
         assert names[0] == names[1] == names[3] and sex_of_given_name(names[0].split()[0]) == "F"
         assert sex_of_given_name(names[2].split()[0]) == "M"
         # Two weeks, and four, lie between the dates of the first patient.
         days = []
-        for note in found:
+        for note in found_notes:
             month, day, year = note.replacements[-1].text.split("/")
             days.append(date(int(year), int(month), int(day)))
         assert ((days[3] - days[0]).days, (days[1] - days[0]).days) == (14, 28)
-        index = sets.read_index(one)
-        assert [sets.note_at(one, i, index=index) for i in range(4)] == found
+        index = sets.read_index(tagged)
+        assert [sets.note_at(tagged, i, index=index) for i in range(4)] == found_notes

@@ -107,8 +107,8 @@ def test_spans_released_texts_and_a_census(tmp_path: Path) -> None:
         "sha256": {"redacted.jsonl": sha256(files["redacted.jsonl"]).hexdigest()},
     }
     assert sorted(files) == ["redacted.jsonl", "refused.jsonl", "spans.jsonl"]
-    assert [one["row"] for one in refused] == list(range(1, 301, 25))
-    assert [one["row"] for one in released] == [row for row in range(1, 301) if row % 25 != 1]
+    assert [line["row"] for line in refused] == list(range(1, 301, 25))
+    assert [line["row"] for line in released] == [row for row in range(1, 301) if row % 25 != 1]
     assert released[0] == {
         "row": 2,
         "text": 2 * ("氏名：【氏名】　【日付】 受診。電話 【連絡先】。特記なし。\n"),
@@ -125,7 +125,7 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
 ) -> None:
     path = notes_file(tmp_path / "n.jsonl")
     text = path.read_text("utf-8")
-    for number, (now, tagger, n_calls) in enumerate(
+    for number, (clock_time, tagger, n_calls) in enumerate(
         (
             (text, Dying(), 3),
             (text, Dying("dates"), 5),
@@ -140,7 +140,7 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
         assert not out.exists()
         with (tmp_path / f".{out.name}.making" / "spans.jsonl").open("ab") as file:
             file.write(b'{"half a li')
-        path.write_text(now, "utf-8")
+        path.write_text(clock_time, "utf-8")
         tag(path, out, tagger)
         assert len(tagger.calls) == n_calls
         tag(path, new, tagger)
@@ -160,19 +160,19 @@ def test_several_processes_write_the_same_bytes_and_go_on_after_a_stop(
             file.write(json.dumps({"doc_id": "w", "patient_id": "w", "text": text}) + "\n")
     table = tmp_path / "r.csv"
     table.write_text("patient_id,last_name\np1,特記\n", "utf-8")
-    how = {"release": Release(mode="surrogate"), "register": read_register(table)}
-    alone = tag(path, tmp_path / "alone", tagger, **how)
+    options = {"release": Release(mode="surrogate"), "register": read_register(table)}
+    alone = tag(path, tmp_path / "alone", tagger, **options)
     assert alone["n_found_again"] > 20
-    asked, there = [], tmp_path / ".there.making" / "answers.jsonl"
+    questions, answers_file = [], tmp_path / ".there.making" / "answers.jsonl"
 
     def should_stop() -> bool:
-        asked.append(1)
-        return there.exists() and there.read_bytes().count(b"\n") > 1
+        questions.append(1)
+        return answers_file.exists() and answers_file.read_bytes().count(b"\n") > 1
 
     with pytest.raises(AuditCancelled):
-        tag(path, tmp_path / "there", tagger, n_workers=2, should_stop=should_stop, **how)
-    assert asked and there.exists() and not (tmp_path / "there").exists()
-    assert tag(path, tmp_path / "there", tagger, n_workers=2, **how) == alone
+        tag(path, tmp_path / "there", tagger, n_workers=2, should_stop=should_stop, **options)
+    assert questions and answers_file.exists() and not (tmp_path / "there").exists()
+    assert tag(path, tmp_path / "there", tagger, n_workers=2, **options) == alone
     assert bytes_of(tmp_path / "there") == bytes_of(tmp_path / "alone")
 
 
@@ -196,9 +196,9 @@ def test_a_file_without_notes_is_refused(tmp_path: Path) -> None:
 def test_a_slow_tagger_gets_little_at_once_and_loses_no_more(tmp_path: Path, always: None) -> None:
     texts = ["短い。"] * 10 + [LONG, "短い。", LONG] + ["a" * 9_000] * 3
     path = of_texts(tmp_path / "n.jsonl", texts)
-    whole = Copying()
-    census = tag(path, tmp_path / "whole", whole)
-    assert whole.calls == [[3] * 8, [3, 3, 30_000], [3, 30_000], [9_000] * 3]
+    full_tagger = Copying()
+    census = tag(path, tmp_path / "whole", full_tagger)
+    assert full_tagger.calls == [[3] * 8, [3, 3, 30_000], [3, 30_000], [9_000] * 3]
     lines = lines_of(tmp_path / "whole" / "copies.jsonl")
     assert [line["doc_id"] for line in lines] == [str(i) for i in range(16)]
     assert census["copies"]["statuses"]["exact"] == census["copies"]["n_notes"] == 16
@@ -207,7 +207,7 @@ def test_a_slow_tagger_gets_little_at_once_and_loses_no_more(tmp_path: Path, alw
         tag(path, tmp_path / "out", Copying(n_left=2))
     rest = Copying()
     tag(path, tmp_path / "out", rest)
-    assert rest.calls == whole.calls[2:]
+    assert rest.calls == full_tagger.calls[2:]
     assert bytes_of(tmp_path / "whole") == bytes_of(tmp_path / "out")
 
 
@@ -217,19 +217,19 @@ def test_progress_moves_inside_a_long_note_and_a_person_can_stop_there(
     path = of_texts(tmp_path / "n.jsonl", [LONG])
     reports: list[Progress] = []
     tag(path, tmp_path / "out", Copying(), progress=reports.append)
-    shares = [one.share for one in reports]
+    shares = [report.share for report in reports]
     assert shares == sorted(shares) and len(set(shares)) >= 30
     assert (shares[0], shares[-1]) == (0.0, 1.0)
-    seen: list[float] = []
+    shares_reported: list[float] = []
     with pytest.raises(AuditCancelled):
         tag(
             path,
             tmp_path / "stopped",
             Copying(),
-            progress=lambda one: seen.append(one.share),
-            should_stop=lambda: bool(seen) and seen[-1] > 0.5,
+            progress=lambda line: shares_reported.append(line.share),
+            should_stop=lambda: bool(shares_reported) and shares_reported[-1] > 0.5,
         )
-    assert 0.5 < seen[-1] < 0.6
+    assert 0.5 < shares_reported[-1] < 0.6
     with pytest.raises(AuditCancelled):
         tag(path, tmp_path / "never", should_stop=lambda: True)
     assert not (tmp_path / "never").exists()

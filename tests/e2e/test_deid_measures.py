@@ -33,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv(HOME_VARIABLE, str(folder))
         golds = gold_notes(24)
         make_score(golds, predicted_notes(golds), title="the first")
-        make_score(golds, predicted_notes(golds, every=4), title=f"other {HOSTILE}"[:80])
+        make_score(golds, predicted_notes(golds, step=4), title=f"other {HOSTILE}"[:80])
         yield folder
 
 

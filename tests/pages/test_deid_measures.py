@@ -37,7 +37,7 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def kept(*, every: int = 3, n: int = 12) -> str:
     golds = gold_notes(n)
-    return make_score(golds, predicted_notes(golds, every=every), title="<b>mine</b>")
+    return make_score(golds, predicted_notes(golds, step=every), title="<b>mine</b>")
 
 
 def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> None:
@@ -116,7 +116,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
     assert "nothing to compare with" in texts(
         open_page("deidentify", tab="measures", part="compare", score=one)
     )
-    make_score(golds, predicted_notes(golds, every=4), title="other")
+    make_score(golds, predicted_notes(golds, step=4), title="other")
     app = open_page("deidentify", tab="measures", part="compare", score=one, reveal=True)
     shown = texts(app)
     # Names of notes 0, 3, 6 ... against 0, 4, 8 ...: both miss 0 and 12.
@@ -127,7 +127,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
 def test_any_number_of_scores_stand_side_by_side() -> None:
     golds = gold_notes(24)
     ids = [
-        make_score(golds, predicted_notes(golds, every=every), title=title)
+        make_score(golds, predicted_notes(golds, step=every), title=title)
         for every, title in ((3, "one"), (4, "<b>two</b>"), (5, "three"))
     ]
     app = open_page("deidentify", tab="measures", part="compare", score=ids[0])
