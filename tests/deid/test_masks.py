@@ -310,7 +310,7 @@ def note(text: str, *, patient: str = "p", day: str = "2151-08-04", row: int = 2
 )
 def test_the_first_age_is_read(text: str, age: int | None) -> None:
     assert find_age(text) == age
-    assert mark_ages("70 yo, ８") == "{{Age|=70}} yo, {{Age|=８}}"
+    assert mark_ages("70 yo, ８歳") == "{{Age|=70}} yo, {{Age|=８}}歳"
 
 
 def test_a_patients_profile_comes_from_all_notes() -> None:

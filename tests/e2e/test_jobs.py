@@ -38,7 +38,7 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
     servers(tmp_path / "home")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     asked = tagging_task(
-        single_text("：", source="pasted"),
+        single_text("氏名：高橋健一", source="pasted"),
         tagger=list_taggers()[1],
         release=Release(),
     ).question()
