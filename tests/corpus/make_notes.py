@@ -119,14 +119,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def check_places(note: NoteTruth) -> None:
     """Hold that the private text is the public one with each place replaced, and nothing else."""
-    rebuilt, done, length = [], 0, 0
+    rebuilt, end, length = [], 0, 0
     for place in sorted([*note.inserted, *note.left], key=lambda place: place.start):
-        between = note.public[done : place.source_start]
+        between = note.public[end : place.source_start]
         value = note.private[place.start : place.stop]
         assert place.start == length + len(between)
         rebuilt += [between, value]
-        length, done = place.stop, place.source_stop
+        length, end = place.stop, place.source_stop
         mark = note.public[place.source_start : place.source_stop]
         assert value == (mark if place in note.left else place.value) != ""
         assert mark == "___" or (mark.startswith("[") and mark.endswith("]"))
-    assert "".join([*rebuilt, note.public[done:]]) == note.private
+    assert "".join([*rebuilt, note.public[end:]]) == note.private

@@ -71,9 +71,9 @@ def texts(corpus: KeptCorpus, file: str) -> dict[int, str]:
     return {line["row"]: line["text"] for line in lines(corpus.path / f"{file}.jsonl")}
 
 
-def built(what: str, folder: Path, *, workers: int = 1) -> KeptCorpus:
+def built(kind: str, folder: Path, *, workers: int = 1) -> KeptCorpus:
     """Make one of the corpora whose bytes are written down."""
-    if what == "hard rows":
+    if kind == "hard rows":
         rows = [note_row(i, patient=i % 3, text=every_category(number=str(i))) for i in range(4)]
         rows += [
             ("77", "1", "too", "few"),
@@ -81,18 +81,18 @@ def built(what: str, folder: Path, *, workers: int = 1) -> KeptCorpus:
             note_row(7, patient="", text="Mrs. [**Known lastname 2**]: [**open, 45 y/o F"),
         ]
         path, choices = write_notes(folder / "n.csv", rows), {"seed": 4}
-    elif what == "blanks":
+    elif kind == "blanks":
         text = "Name: ___ Unit No: ___\nDate of Birth: ___ Sex: F\nMs. ___ is a ___ year old. ___"
         path = write_notes(
             folder / "n.csv", [note_row(i, patient=i % 3, text=text) for i in range(5)]
         )
         choices = {"canary_counts": (2,), "n_canaries": 1}
-    elif what in ("register", "japanese register"):
-        path, register = register_files(folder, is_japanese=what.startswith("japanese"))
+    elif kind in ("register", "japanese register"):
+        path, register = register_files(folder, is_japanese=kind.startswith("japanese"))
         choices = {"register_file": register, "seed": 2, "canary_counts": (1,), "n_canaries": 1}
     else:
         path, choices = EXAMPLE, {"seed": 3, "title": " A  ward ", **CANARIES}
-        if what == "sample":
+        if kind == "sample":
             choices = {"seed": 1, "sample": 40}
     return made(folder / "corpus", path, workers=workers, **choices)
 
@@ -129,14 +129,14 @@ def test_every_byte_is_what_it_was_and_the_truth_stands_where_it_says(
     corpus = built(what, tmp_path)
     assert digests(corpus) == GOLDEN[what]
     kinds = check_truth(corpus)
-    found = read_examination(corpus.path)
+    examination = read_examination(corpus.path)
     if corpus.kind == "dummy":
         n_planted = sum(map(int, names_of(corpus, "canary").n_mentions))
-        assert sum(kinds.values()) == sum(one.n for one in found.inserted) + n_planted
+        assert sum(kinds.values()) == sum(count.n for count in examination.inserted) + n_planted
     if what == "register":
         # The second note is in capitals; patient 3 is named, but nowhere beside an age.
         assert full_names(names_of(corpus, "patient")) == ["Anna Sandoval", "Boris Youngblood"]
-        assert (found.mention_table, found.n_patients) == (((2, 1), (1, 1)), 4)
+        assert (examination.mention_table, examination.n_patients) == (((2, 1), (1, 1)), 4)
         public = " ".join(texts(corpus, "public").values())
         assert not re.search("anna|sandoval|youngblood|overton", public, re.I)
         assert set(lines(corpus.path / "public.jsonl")[0]) == {"row", "category", "text"}
@@ -183,38 +183,47 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_while_processes_made_it(
 
 
 def test_the_number_of_workers_asks_for_no_other_corpus() -> None:
-    one, two = (CorpusTask(notes=EXAMPLE, workers=n).question() for n in (1, 2))
-    assert one.digest == two.digest and one.order["workers"] != two.order["workers"]
+    first_question, second_question = (
+        CorpusTask(notes=EXAMPLE, workers=n).question() for n in (1, 2)
+    )
+    assert (
+        first_question.digest == second_question.digest
+        and first_question.order["workers"] != second_question.order["workers"]
+    )
 
 
 def test_the_example_notes_are_mimics_with_every_kind_of_placeholder() -> None:
     assert EXAMPLE.read_bytes() == example_csv() != example_csv(seed=8)
     rows = list(csv.reader(EXAMPLE.read_text(encoding="utf-8").splitlines(keepends=True)))
     assert tuple(rows[0]) == COLUMNS and {len(row) for row in rows} == {len(COLUMNS)}
-    found = [place for row in rows for place in find_placeholders(row[-1]).places]
-    assert {place.category for place in found if place.kind == "unknown"} == {"Device"}
-    assert {place.kind for place in found} >= {*CATEGORIES.values()}
+    lines = [place for row in rows for place in find_placeholders(row[-1]).places]
+    assert {place.category for place in lines if place.kind == "unknown"} == {"Device"}
+    assert {place.kind for place in lines} >= {*CATEGORIES.values()}
 
 
 def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", notes, seed=1)
-    found = read_examination(corpus.path)
+    examination = read_examination(corpus.path)
     # Patient p is named p + 1 times beside an age, patient 0 once more without one.
-    assert found.coverage.by_form == (("is_a", 21),)
-    assert dict(found.coverage.by_reason)["generic"] == 1
-    assert (found.coverage.n_true_names, found.coverage.n_elsewhere) == (22, 1)
-    assert found.mention_table == ((6, 1), (5, 1), (4, 1), (3, 1), (2, 1), (1, 1))
-    assert found.pattern_table == ((2, 5), (1, 1))
-    assert (found.n_positives, found.n_patterns, found.n_occurrences) == (6, 11, 21)
-    assert [one.plain() for one in found.unknown] == [
+    assert examination.coverage.by_form == (("is_a", 21),)
+    assert dict(examination.coverage.by_reason)["generic"] == 1
+    assert (examination.coverage.n_true_names, examination.coverage.n_elsewhere) == (22, 1)
+    assert examination.mention_table == ((6, 1), (5, 1), (4, 1), (3, 1), (2, 1), (1, 1))
+    assert examination.pattern_table == ((2, 5), (1, 1))
+    assert (examination.n_positives, examination.n_patterns, examination.n_occurrences) == (
+        6,
+        11,
+        21,
+    )
+    assert [one.plain() for one in examination.unknown] == [
         {"category": "Spaceship", "kind": "unknown", "n": 1, "first_row": 24}
     ]
-    counts = {(each.control_kind, each.role): each.n for each in found.candidates}
+    counts = {(each.control_kind, each.role): each.n for each in examination.candidates}
     assert counts["", "patient"] == counts["easy", ""] == counts["hard", ""] == 6
     members = names_of(corpus, "patient")
     assert (members.n_mentions, members.sex) == ((1, 2, 3, 4, 5, 6), ("M",) * 6)
     passages = read_passages((corpus.path / "passages.jsonl").read_bytes(), file_name="p.jsonl")
-    assert (len(passages), found.n_passages) == (11, 11)
+    assert (len(passages), examination.n_passages) == (11, 11)
     first = passages.passages[0]
     assert (first.left, first.slots, first.separator) == ("", ("first", "last"), " ")
     assert first.right.startswith(" is a 42 year old man with gout. He slept well.")
@@ -230,10 +239,10 @@ def test_the_examination_counts_what_is_there(notes: Path, tmp_path: Path) -> No
 def test_canaries_stand_as_often_as_planned(notes: Path, tmp_path: Path) -> None:
     plain = made(tmp_path / "plain", notes, seed=1)
     corpus = made(tmp_path / "c", notes, seed=1, **CANARIES)
-    found = read_examination(corpus.path)
-    assert (found.canaries, found.n_passages) == (((1, 3), (2, 3)), 20)
-    assert dict(found.coverage.n_by_role)["canary"] == 9
-    assert found.mention_table == read_examination(plain.path).mention_table
+    examination = read_examination(corpus.path)
+    assert (examination.canaries, examination.n_passages) == (((1, 3), (2, 3)), 20)
+    assert dict(examination.coverage.n_by_role)["canary"] == 9
+    assert examination.mention_table == read_examination(plain.path).mention_table
     text = " ".join(texts(corpus, "private").values())
     canaries = names_of(corpus, "canary")
     # The i-th planted name and the i-th twin are a pair.
@@ -241,9 +250,11 @@ def test_canaries_stand_as_often_as_planned(notes: Path, tmp_path: Path) -> None
     assert counts == list(canaries.n_mentions) == [1, 2, 1, 2, 1, 2] + [0] * 6
     assert canaries.is_member == (True,) * 6 + (False,) * 6
     assert set(canaries.control_kind[6:]) == set(canaries.role) == {"canary"}
-    before, after = (texts(each, "public") for each in (plain, corpus))
-    assert sum(before[row] != after[row] for row in before) == 9
-    assert not [name for name in full_names(canaries) if name in " ".join(after.values())]
+    plain_texts, planted_texts = (
+        texts(corpus_of_texts, "public") for corpus_of_texts in (plain, corpus)
+    )
+    assert sum(plain_texts[row] != planted_texts[row] for row in plain_texts) == 9
+    assert not [name for name in full_names(canaries) if name in " ".join(planted_texts.values())]
 
 
 def test_planted_notes_and_those_of_drawn_members_are_listed(
@@ -253,15 +264,15 @@ def test_planted_notes_and_those_of_drawn_members_are_listed(
     corpus = made(tmp_path / "c", notes, seed=1, **CANARIES)
     members, planted = (full_names(names_of(corpus, name)) for name in ("patient", "canary"))
     assert len(members) == 2
-    here = [
+    positives = [
         any(name in text for name in planted) or any(f"{m} is a" in text for m in members)
         for text in texts(corpus, "private").values()
     ]
     listed = read_listed(corpus.path / "listed.json")
-    assert list(listed.notes) == [k for k, is_here in enumerate(here) if is_here]
+    assert list(listed.notes) == [k for k, is_here in enumerate(positives) if is_here]
     assert 9 < len(listed.notes) < 21
-    found = read_examination(corpus.path)
-    assert (found.n_positives, found.n_listed_positives) == (6, 2)
+    examination = read_examination(corpus.path)
+    assert (examination.n_positives, examination.n_listed_positives) == (6, 2)
 
 
 def test_what_stands_left_of_the_name_is_in_passages_alone(tmp_path: Path) -> None:
@@ -272,7 +283,7 @@ def test_what_stands_left_of_the_name_is_in_passages_alone(tmp_path: Path) -> No
         for corpus in (made(tmp_path / "a", notes), made(tmp_path / "b", notes, has_left=True))
     )
     assert {name for name in plain if plain[name] != left[name]} == {PASSAGES, CORPUS}
-    passages = (read_passages(each[PASSAGES]).passages for each in (plain, left))
+    passages = (read_passages(content[PASSAGES]).passages for content in (plain, left))
     assert [(p.left, p.right) for (p,) in passages] == [
         ("", " is a 42 year old man. Ok."),
         ("Seen by : ", " is a 42 year old man. Ok."),
@@ -292,9 +303,11 @@ def test_the_single_token_rule_leaves_names_out(tmp_path: Path, notes: Path) -> 
     model = make_bert(tmp_path / "model", seed=1, words=words)
     corpus = made(tmp_path / "b", notes, seed=1, tokenizer=model)
     members = names_of(corpus, "patient")
-    kept = {(f.lower(), last.lower()) for f, last in zip(members.first, members.last, strict=True)}
-    assert kept == {name for name in people if set(name) <= set(words)}
-    assert read_examination(corpus.path).n_not_one_token == 6 - len(kept) > 0
+    member_names = {
+        (f.lower(), last.lower()) for f, last in zip(members.first, members.last, strict=True)
+    }
+    assert member_names == {name for name in people if set(name) <= set(words)}
+    assert read_examination(corpus.path).n_not_one_token == 6 - len(member_names) > 0
     for name in full_names(names_of(corpus, "easy", "hard", "recombined")):
         assert set(name.lower().split()) <= set(words)
 
@@ -302,10 +315,10 @@ def test_the_single_token_rule_leaves_names_out(tmp_path: Path, notes: Path) -> 
 def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     notes: Path, tmp_path: Path
 ) -> None:
-    seen: list[Progress] = []
+    reports: list[Progress] = []
     out = tmp_path / "out" / "c"
-    made(tmp_path / "whole", notes, progress=seen.append, **CANARIES)
-    phases = list(dict.fromkeys(report.phase for report in seen))
+    made(tmp_path / "whole", notes, progress=reports.append, **CANARIES)
+    phases = list(dict.fromkeys(report.phase for report in reports))
     assert phases == [
         "reading who the notes are about",
         "building the corpus",
@@ -315,8 +328,8 @@ def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     ]
     for phase in phases:
         assert words_of("ja").text(f"jobs_stage_corpus_{phase.replace(' ', '_')}")
-    done = [report.units_done for report in seen]
-    assert done == sorted(done) and seen[-1].share == 1
+    lines = [report.units_done for report in reports]
+    assert lines == sorted(lines) and reports[-1].share == 1
     for phase in phases:
         reached: list[str] = []
         with pytest.raises(AuditCancelled):

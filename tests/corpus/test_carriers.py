@@ -56,9 +56,9 @@ def test_by_hand(tmp_path: Path) -> None:
     }
     for seed in count():
         corpus = made(tmp_path / str(seed), notes, register_file=register, seed=seed, hold_out="1")
-        if [one["patient_id"] for one in lines(corpus.path / PEOPLE) if "is_held_out" in one] == [
-            "6"
-        ]:
+        if [
+            place["patient_id"] for place in lines(corpus.path / PEOPLE) if "is_held_out" in place
+        ] == ["6"]:
             break
     # Somebody else's note holds Anna Sandoval, who is left out, so that two more notes name others.
     assert others_of(read_list(corpus)) == {
@@ -72,9 +72,12 @@ def test_by_hand(tmp_path: Path) -> None:
 
 def listed_by_hand(corpus: KeptCorpus, names: Candidates) -> dict[str, tuple[int, int]]:
     """Count the notes by a plain reckoning, from the truth and the people of invented notes."""
-    people = {one["identity"]: (one["first"], one["last"]) for one in lines(corpus.path / PEOPLE)}
-    whole = list(zip(names.first, names.last, names.role, strict=True))
-    patients = {one[:2] for one in whole if one[2] == "patient"}
+    people = {
+        carrier["identity"]: (carrier["first"], carrier["last"])
+        for carrier in lines(corpus.path / PEOPLE)
+    }
+    rows = list(zip(names.first, names.last, names.role, strict=True))
+    patients = {carrier[:2] for carrier in rows if carrier[2] == "patient"}
     notes = []
     for record in lines(corpus.path / TRUTH):
         by_person: dict[str, dict[str, str]] = {}
@@ -87,18 +90,22 @@ def listed_by_hand(corpus: KeptCorpus, names: Candidates) -> dict[str, tuple[int
         for identity, parts in by_person.items():
             of_staff.setdefault(identity, {}).update(parts)
     counts = {}
-    for first, last, role in whole:
+    for first, last, role in rows:
         n = [0, 0]
         for side, (kind, part) in enumerate((("first", first), ("last", last))):
             for by_person in notes:
-                carriers = [one for one, parts in by_person.items() if parts.get(kind) == part]
+                carriers = [
+                    carrier for carrier, parts in by_person.items() if parts.get(kind) == part
+                ]
                 if role == "staff":
                     carriers = [
-                        one
-                        for one in carriers
-                        if one in people or of_staff[one] != {"first": first, "last": last}
+                        carrier
+                        for carrier in carriers
+                        if carrier in people or of_staff[carrier] != {"first": first, "last": last}
                     ]
-                n[side] += any(one not in people or people[one] not in patients for one in carriers)
+                n[side] += any(
+                    carrier not in people or people[carrier] not in patients for carrier in carriers
+                )
         counts[f"{first} {last}"] = n[0], n[1]
     return counts
 
@@ -120,10 +127,10 @@ def test_staff_and_unlisted_patients_are_counted_as_by_a_plain_reckoning(
     notes = write_notes(tmp_path / "n.csv", rows)
     corpus = made(tmp_path / "c", notes, seed=2, hold_out=hold_out)
     names = read_list(corpus, controls=SHARED, roles=("patient", "staff"))
-    found = others_of(names)
-    assert found == listed_by_hand(corpus, names)
-    assert sum(bool(first) for first, _ in found.values()) > 20
-    assert sum(bool(last) for _, last in found.values()) > 20
+    others = others_of(names)
+    assert others == listed_by_hand(corpus, names)
+    assert sum(bool(first) for first, _ in others.values()) > 20
+    assert sum(bool(last) for _, last in others.values()) > 20
 
 
 def test_counts_go_through_the_names_file_and_older_corpora_have_none(tmp_path: Path) -> None:

@@ -42,10 +42,10 @@ def test_what_cannot_be_made_is_refused(choices: dict[str, Any], words: str) -> 
     assert words in str(refused.value)
 
 
-def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
+def contact(reports: list[Progress], *, n_asked: int = 10**6) -> Contact:
     """One who listens, and says stop when asked for the n-th time."""
-    asked = count(1)
-    return Contact(seen.append, lambda: next(asked) >= n_asked, lambda text: None)
+    questions = count(1)
+    return Contact(reports.append, lambda: next(questions) >= n_asked, lambda text: None)
 
 
 def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
@@ -62,17 +62,17 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
     assert CorpusTask.from_order(order) == asked
     assert (question.kind, question.audits, question.device) == ("corpus", (), "cpu")
     assert question.kind in KINDS and question.label == "NOTEEVENTS.csv"
-    seen: list[Progress] = []
+    reports: list[Progress] = []
     (CORPORA.home() / MAKING / "corpus").mkdir(parents=True)  # left by a job that was killed
     with pytest.raises(AuditCancelled):
         CorpusTask.from_order(order).run(contact([], n_asked=9))
     assert list(CORPORA.home().iterdir()) == []
-    (corpus_id,) = CorpusTask.from_order(order).run(contact(seen))
+    (corpus_id,) = CorpusTask.from_order(order).run(contact(reports))
     corpus = CORPORA.get(corpus_id)
-    assert (corpus.title, corpus.n_notes, seen[-1].share) == ("A ward", 22, 1)
-    before = (corpus.path / "corpus.json").stat().st_mtime_ns
+    assert (corpus.title, corpus.n_notes, reports[-1].share) == ("A ward", 22, 1)
+    made_at = (corpus.path / "corpus.json").stat().st_mtime_ns
     assert CorpusTask.from_order(order).run(contact([])) == (corpus_id,)  # killed after it was made
-    assert (corpus.path / "corpus.json").stat().st_mtime_ns == before
+    assert (corpus.path / "corpus.json").stat().st_mtime_ns == made_at
     mine = CorpusTask(notes=dummy_notes(tmp_path), out=tmp_path / "mine").question()
     CorpusTask.from_order(mine.order).run(contact([]))
     assert (tmp_path / "mine" / "corpus.json").is_file()
@@ -81,9 +81,9 @@ def test_an_order_becomes_a_kept_corpus_once(tmp_path: Path) -> None:
 
 def test_what_makes_another_question(tmp_path: Path) -> None:
     notes, register = register_files(tmp_path)
-    one = CorpusTask(notes=notes).question()
+    question = CorpusTask(notes=notes).question()
     same = CorpusTask(notes=notes, title="T").question()
-    assert one.digest == same.digest and one.order["corpus_id"] != same.order["corpus_id"]
+    assert question.digest == same.digest and question.order["corpus_id"] != same.order["corpus_id"]
     changed: list[dict[str, Any]] = [
         {"seed": 1},
         {"canary_counts": (1,)},
@@ -93,7 +93,7 @@ def test_what_makes_another_question(tmp_path: Path) -> None:
     digests = {CorpusTask(notes=notes, **change).question().digest for change in changed}
     notes.write_bytes(notes.read_bytes() + b"\n")
     digests.add(CorpusTask(notes=notes).question().digest)
-    assert len(digests | {one.digest}) == 6
+    assert len(digests | {question.digest}) == 6
     for lost in ({"notes": tmp_path / "n.csv"}, {"notes": notes, "register_file": tmp_path / "r"}):
         with pytest.raises(AuditError, match="not there"):
             CorpusTask(**lost).question()
@@ -138,9 +138,9 @@ def test_from_notes_to_a_list_and_passages(
     assert code == 0
     corpus_id = built["corpus"]["corpus_id"]
     assert call(capsys, "list", "--json")[1]["corpora"] == [built["corpus"]]
-    code, found, _ = call(capsys, "mentions", "--corpus", corpus_id, "--json")
-    assert found["coverage"]["forms"]["is_a"] > 9 and found["canaries"] == [[1, 2], [2, 2]]
-    assert found["carriers"] == {"patient": [[1, 6]], "staff": [[0, 6]]}
+    code, output, _ = call(capsys, "mentions", "--corpus", corpus_id, "--json")
+    assert output["coverage"]["forms"]["is_a"] > 9 and output["canaries"] == [[1, 2], [2, 2]]
+    assert output["carriers"] == {"patient": [[1, 6]], "staff": [[0, 6]]}
     code, written, _ = call(
         capsys,
         "candidates",
@@ -160,19 +160,19 @@ def test_from_notes_to_a_list_and_passages(
     first, last = person["first"], person["last"]
     mine = tmp_path / "mine.csv"  # two controls, of whom one is a patient
     mine.write_text(f"first_name,last_name,is_member\nQz,Xv,0\n{first.upper()},{last},0\n")
-    drawn, own = (
+    drawn_list, own_list = (
         call(capsys, "check", "--corpus", corpus_id, "--names", path, "--json")
         for path in (tmp_path / "lists" / "names.csv", mine)
     )
     n = (Path(built["folder"]) / "private.jsonl").read_text().count(f"{first} {last}")
-    assert (drawn[1]["n_found"], n > 3) == (0, True)
-    assert own[1] == {"n_controls": 2, "n_found": 1, "found": [{"row": 3, "n_occurrences": n}]}
-    assert "1 of 2 controls stand in D_private" in own[2] and last not in own[2]
+    assert (drawn_list[1]["n_found"], n > 3) == (0, True)
+    assert own_list[1] == {"n_controls": 2, "n_found": 1, "found": [{"row": 3, "n_occurrences": n}]}
+    assert "1 of 2 controls stand in D_private" in own_list[2] and last not in own_list[2]
     assert call(capsys, "forget", corpus_id)[0] == 0
     assert call(capsys, "list", "--json")[1] == {"corpora": []}
     notes, register = register_files(tmp_path)
-    code, found, err = call(capsys, "build", "--notes", notes, "--register", register, "--json")
-    assert (code, found["corpus"]["kind"], found["n_positives"]) == (0, "register", 2)
+    code, output, err = call(capsys, "build", "--notes", notes, "--register", register, "--json")
+    assert (code, output["corpus"]["kind"], output["n_positives"]) == (0, "register", 2)
     assert "Sandoval" not in err
 
 
@@ -189,6 +189,6 @@ def test_notes_without_a_patient_column_are_said_to_have_none(
             n_patients,
             n_patients,
         )
-        said = call(capsys, "mentions", "--corpus", built["corpus"]["corpus_id"])[2]
-        for shown in (err, said):
+        output = call(capsys, "mentions", "--corpus", built["corpus"]["corpus_id"])[2]
+        for shown in (err, output):
             assert ("No patient column was found" in shown) == (n_patients is None)

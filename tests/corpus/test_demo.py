@@ -33,10 +33,10 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
     pool = us_pool()
     names = list(zip(pool.first, pool.last, strict=False))[:130]
     hospital = demo_notes.demo_notes(names, staff=["Archer"], n_notes=400, seed=5)
-    known = {fold_name(part) for name in names for part in name}
+    name_parts = {fold_name(part) for name in names for part in name}
     tally = PatternTally()
     for note in hospital.notes:
-        found = find_mentions(note, name_parts=known)
+        mentions = find_mentions(note, name_parts=name_parts)
         places = tuple(
             Place(
                 m.name_start,
@@ -48,9 +48,9 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
                 "patient",
                 group=number,
             )
-            for number, m in enumerate(found)
+            for number, m in enumerate(mentions)
         )
-        for pattern in find_patterns(NoteTruth(note, note, places), found):
+        for pattern in find_patterns(NoteTruth(note, note, places), mentions):
             tally.add((pattern.first, pattern.last), pattern.text, note=0)
     for table, name in (
         (tally.pattern_table, "table3_distinct_patterns_per_name"),
@@ -76,13 +76,13 @@ def test_tables_3_and_4_of_the_paper_are_found_in_the_notes_and_the_passages_sta
 def test_the_recipe_makes_what_is_shipped_and_models(
     recipe: Recipe, general: str, tmp_path: Path
 ) -> None:
-    told: list[tuple[str, int]] = []
+    reports: list[tuple[str, int]] = []
     folder = tmp_path / recipe.language
     build_demo(
         folder,
         recipe=replace(recipe, **TINY),
         seed=0,
-        report=lambda who, point: told.append((who, point.step)),
+        report=lambda who, point: reports.append((who, point.step)),
     )
     shipped = DEMO_HOSPITAL / recipe.language
     for name in ("names.csv", "passages.jsonl", "notes.jsonl", "models/general/tokenizer.json"):
@@ -104,8 +104,8 @@ def test_the_recipe_makes_what_is_shipped_and_models(
             build_demo(tmp_path / str(seed), recipe=replace(recipe, **TINY), seed=seed)
             digest = compute_model_digest(tmp_path / str(seed) / "models" / "hospital-0.2")
             assert (digest == pair.hospital.digest) == (seed == 0)
-    assert told[:4] == [("general", step) for step in (0, 1, 2, 3)]
-    assert {name for name, _ in told} == {"general", "hospital"} | models & {"null"}
+    assert reports[:4] == [("general", step) for step in (0, 1, 2, 3)]
+    assert {name for name, _ in reports} == {"general", "hospital"} | models & {"null"}
 
 
 def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_path: Path) -> None:
@@ -118,10 +118,16 @@ def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_p
     assert max(report.names["n_pieces"]) > 2
     assert report.verdict.state == "leak_found"
     assert kept_audit(report).is_demo
-    said = json.loads(json.dumps(report_summary(report), allow_nan=False))
+    summary = json.loads(json.dumps(report_summary(report), allow_nan=False))
     easy = report.measures.strata["easy"]
-    counts = said["strata"]["easy"]["rules"]["difference_above_zero"]
+    counts = summary["strata"]["easy"]["rules"]["difference_above_zero"]
     assert counts["tp"] == easy.rules["difference_above_zero"].confusion.tp
-    assert said["strata"]["easy"]["scores"]["residual"]["auc"] == easy.scores["residual"].auc.value
-    assert said["strata"]["easy"]["trivial_guesses"]["always_member"]["recall"] == 1
-    assert (said["scenario"], said["general"], said["hospital"]) == (2, "general", "hospital-40")
+    assert (
+        summary["strata"]["easy"]["scores"]["residual"]["auc"] == easy.scores["residual"].auc.value
+    )
+    assert summary["strata"]["easy"]["trivial_guesses"]["always_member"]["recall"] == 1
+    assert (summary["scenario"], summary["general"], summary["hospital"]) == (
+        2,
+        "general",
+        "hospital-40",
+    )

@@ -36,12 +36,14 @@ BOTH = ("private.jsonl", "public.jsonl")
 
 def held_out_people(corpus: KeptCorpus) -> dict[str, str]:
     """Return the full names of the held-out patients, by their numbers."""
-    people = [one for one in lines(corpus.path / "people.jsonl") if one.get("is_held_out")]
+    people = [person for person in lines(corpus.path / "people.jsonl") if person.get("is_held_out")]
     names = (
-        one["names"][0] if "names" in one else (one["first"], "", one["last"]) for one in people
+        person["names"][0] if "names" in person else (person["first"], "", person["last"])
+        for person in people
     )
     return {
-        one["patient_id"]: f"{name[0]} {name[2]}" for one, name in zip(people, names, strict=True)
+        person["patient_id"]: f"{name[0]} {name[2]}"
+        for person, name in zip(people, names, strict=True)
     }
 
 
@@ -50,9 +52,9 @@ def by_row(path: Path) -> dict[int, dict[str, Any]]:
 
 
 def counts(corpus: KeptCorpus) -> HeldOutCounts:
-    found = read_examination(corpus.path).held_out
-    assert found is not None
-    return found
+    held_out = read_examination(corpus.path).held_out
+    assert held_out is not None
+    return held_out
 
 
 @pytest.fixture
@@ -71,13 +73,15 @@ def test_held_out_notes_are_in_neither_corpus_and_are_what_they_would_be(
     held_out = by_row(corpus.path / "held_out.jsonl")
     assert {note["patient_id"] for note in held_out.values()} == set(people)
     for name in BOTH:
-        every, kept = by_row(plain.path / name), by_row(corpus.path / name)
-        assert {row for row, note in every.items() if note["patient_id"] in people} == {*held_out}
-        assert kept == {row: note for row, note in every.items() if row not in held_out}
+        all_notes, kept_notes = by_row(plain.path / name), by_row(corpus.path / name)
+        assert {row for row, note in all_notes.items() if note["patient_id"] in people} == {
+            *held_out
+        }
+        assert kept_notes == {row: note for row, note in all_notes.items() if row not in held_out}
         data = (corpus.path / name).read_bytes()
         # One of the staff has the name of a held-out patient by chance.
-        there = [one for one in people.values() if one.encode() in data]
-        assert there == (["Paul Williams"] if name == "private.jsonl" else [])
+        rows = [one for one in people.values() if one.encode() in data]
+        assert rows == (["Paul Williams"] if name == "private.jsonl" else [])
     private = by_row(plain.path / "private.jsonl")
     assert held_out == {row: private[row] for row in held_out}
     public = by_row(plain.path / "public.jsonl")
@@ -99,24 +103,26 @@ def test_who_is_held_out_is_drawn_by_the_seed_alone(
 ) -> None:
     files = (*BOTH, "held_out.jsonl", "held_out_truth.jsonl", "candidates.csv")
 
-    def drawn(name: str, **choices: Any) -> tuple[frozenset[str], list[bytes]]:
+    def draw_people(name: str, **choices: Any) -> tuple[frozenset[str], list[bytes]]:
         corpus = made(tmp_path / name, notes, **choices)
         people = frozenset(held_out_people(corpus))
         return people, [(corpus.path / file).read_bytes() for file in files]
 
-    first = drawn("a", seed=1, hold_out="4")
+    first = draw_people("a", seed=1, hold_out="4")
     monkeypatch.setattr("audit.corpus.make._BATCH_CHARS", 700)
-    assert drawn("b", seed=1, hold_out="4", workers=2) == first
-    assert drawn("c", seed=1, hold_out="4", canary_counts=(1, 2), n_canaries=2)[0] == first[0]
-    others = [drawn(f"seed {seed}", seed=seed, hold_out="4")[0] for seed in range(2, 6)]
-    assert len({first[0], *others}) > 3
+    assert draw_people("b", seed=1, hold_out="4", workers=2) == first
+    assert draw_people("c", seed=1, hold_out="4", canary_counts=(1, 2), n_canaries=2)[0] == first[0]
+    other_people = [draw_people(f"seed {seed}", seed=seed, hold_out="4")[0] for seed in range(2, 6)]
+    assert len({first[0], *other_people}) > 3
     # Nobody is always or never held out: each of 12 is in 4 of 12 draws on average.
-    assert len(first[0].union(*others)) > 8
+    assert len(first[0].union(*other_people)) > 8
 
 
 def test_a_share_is_of_all_patients_and_a_number_is_of_those_who_are_named(tmp_path: Path) -> None:
-    known = "[**Known firstname {n}**] [**Known lastname {n}**] is a 42 year old man. He is well."
-    texts = [known.format(n=patient) if patient < 5 else "He is well." for patient in range(40)]
+    known_ids = (
+        "[**Known firstname {n}**] [**Known lastname {n}**] is a 42 year old man. He is well."
+    )
+    texts = [known_ids.format(n=patient) if patient < 5 else "He is well." for patient in range(40)]
     rows = [note_row(n, patient=n, text=text) for n, text in enumerate(texts)]
     notes = write_notes(tmp_path / "n.csv", rows)
     corpus = made(tmp_path / "number", notes, hold_out="3")
@@ -193,12 +199,12 @@ def identified(folder: Path, notes: dict[str, str] | None = None) -> dict[str, P
 
 
 def test_people_of_one_household_are_held_out_together(tmp_path: Path) -> None:
-    files, seen = identified(tmp_path), set[frozenset[str]]()
+    files, people = identified(tmp_path), set[frozenset[str]]()
     for seed in range(12):
         corpus = made(tmp_path / f"c{seed}", seed=seed, hold_out="1", **files)
-        seen.add(frozenset(held_out_people(corpus)))
+        people.add(frozenset(held_out_people(corpus)))
     homes = {frozenset("12"), frozenset("345"), frozenset("67")}
-    assert seen & homes and seen <= homes | {frozenset([one]) for one in ("8", "9", "10")}
+    assert people & homes and people <= homes | {frozenset([home]) for home in ("8", "9", "10")}
 
 
 def test_identified_notes_without_patients_cannot_be_held_out(tmp_path: Path) -> None:
@@ -230,13 +236,18 @@ def test_a_name_that_others_notes_hold_is_left_out_on_both_sides(tmp_path: Path)
         corpus = made(tmp_path / f"c{seed}", seed=seed, hold_out="2", **files)
         if set(held_out_people(corpus)) == {"8", "9"}:
             break
-    found = read_list(corpus)
-    names = {found.full_name(row): found.is_member[row] for row in range(len(found))}
+    listed = read_list(corpus)
+    names = {listed.full_name(row): listed.is_member[row] for row in range(len(listed))}
     # Hal Tully was held out and stands in a training note; so does the member Fay Rusk.
     assert names == {"Anna Sandoval": True, "Boris Youngblood": True, "Ida Unger": False}
-    assert (found.source, found.control_kind[-1]) == ("held_out", "held_out")
-    one = counts(corpus)
-    assert (one.n_named, one.n_controls, one.n_dropped_controls, one.n_dropped_members) == (
+    assert (listed.source, listed.control_kind[-1]) == ("held_out", "held_out")
+    held_out = counts(corpus)
+    assert (
+        held_out.n_named,
+        held_out.n_controls,
+        held_out.n_dropped_controls,
+        held_out.n_dropped_members,
+    ) == (
         2,
         1,
         1,
@@ -244,8 +255,8 @@ def test_a_name_that_others_notes_hold_is_left_out_on_both_sides(tmp_path: Path)
     )
     assert b"Ida" not in (corpus.path / "private.jsonl").read_bytes()
     # Other controls beside need no such care, and rest on nothing.
-    drawn = read_list(corpus, controls=("easy",))
-    assert drawn.source == "drawn" and drawn.is_member.count(True) == 3
+    easy_list = read_list(corpus, controls=("easy",))
+    assert easy_list.source == "drawn" and easy_list.is_member.count(True) == 3
 
 
 def test_a_list_with_held_out_controls_goes_through_the_names_file(
@@ -277,19 +288,19 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
     assert (result["by_kind"], result["control_source"]) == ({"held_out": 4}, "held_out")
     assert result["left_out"] == {"members": 0, "controls": 0}
     assert "0 members and 0 controls" in err
-    kept = CORPORA.at(corpus)
+    corpus_record = CORPORA.at(corpus)
     read = read_names((lists / "names.csv").read_bytes()).candidates
-    assert read.digest() == read_list(kept).digest()
+    assert read.digest() == read_list(corpus_record).digest()
     assert (
         encode_names_csv(read)
-        == encode_names_csv(read_list(kept))
+        == encode_names_csv(read_list(corpus_record))
         == (lists / "names.csv").read_bytes()
     )
-    assert set(map(read.full_name, range(8, 12))) == {*held_out_people(kept).values()}
+    assert set(map(read.full_name, range(8, 12))) == {*held_out_people(corpus_record).values()}
     assert main([*call, "--controls", "held_out,easy,recombined"]) == 0
-    more = json.loads(capsys.readouterr().out)
-    assert more["control_source"] == "held_out"
-    assert more["by_kind"] == {"easy": 8, "held_out": 4, "recombined": 8}
+    output = json.loads(capsys.readouterr().out)
+    assert output["control_source"] == "held_out"
+    assert output["by_kind"] == {"easy": 8, "held_out": 4, "recombined": 8}
     assert main([*call, "--controls", "hard"]) == 0
     assert json.loads(capsys.readouterr().out)["control_source"] == "invented"
     check = ["corpus", "check", "--corpus", str(corpus), "--names", str(lists / "names.csv")]
@@ -300,9 +311,9 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
 def test_a_corpus_without_held_out_people_is_read_as_before(notes: Path, tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", notes)
     path = corpus.path / EXAMINATION
-    before = json.loads(path.read_text())
-    assert before.pop("held_out") is None
-    path.write_text(json.dumps(before))  # as older versions wrote it
+    record = json.loads(path.read_text())
+    assert record.pop("held_out") is None
+    path.write_text(json.dumps(record))  # as older versions wrote it
     assert read_examination(corpus.path).held_out is None
     assert (corpus.n_held_out, read_list(corpus).source) == (0, "invented")
     assert not [*corpus.path.glob("held_out*")]
@@ -319,9 +330,9 @@ def test_no_other_name_is_a_held_out_one_and_nobody_held_out_is_planted(
 ) -> None:
     corpus = made(tmp_path / "c", notes, hold_out="6", canary_counts=(1,), n_canaries=5)
     write_other_names(corpus, seed=3)
-    others = (corpus.path / OTHER_NAMES).read_text()
+    other_notes = (corpus.path / OTHER_NAMES).read_text()
     names = held_out_people(corpus).values()
-    assert not [name for name in names if name in others]
+    assert not [name for name in names if name in other_notes]
     planted = read_list(corpus, roles=("canary",), controls=("held_out",))
     assert not {*names} & {planted.full_name(row) for row in range(10)}
 
@@ -329,10 +340,10 @@ def test_no_other_name_is_a_held_out_one_and_nobody_held_out_is_planted(
 def test_another_hold_out_is_another_corpus_and_one_that_is_stopped_leaves_nothing(
     notes: Path, tmp_path: Path
 ) -> None:
-    orders = [CorpusTask(notes=notes, hold_out=one) for one in ("", "2", "3", "10%")]
+    orders = [CorpusTask(notes=notes, hold_out=text) for text in ("", "2", "3", "10%")]
     assert len({order.question().digest for order in orders}) == 4
     plan = {
-        order.hold_out: [one.name for one in phases(order, open_notes(notes))] for order in orders
+        order.hold_out: [text.name for text in phases(order, open_notes(notes))] for order in orders
     }
     assert DRAW not in plan[""] and DRAW in plan["2"] and DRAW in plan["10%"]
     assert words_of("ja").text(f"jobs_stage_corpus_{DRAW.replace(' ', '_')}")

@@ -74,12 +74,12 @@ def test_patterns_are_counted_as_by_a_plain_reckoning(found: list[tuple[str, str
     new = [tally.add((first, last), text, note=0) for first, last, text in found]
     good = [(f.lower(), last.lower(), text) for f, last, text in found if f not in ("Bo", "")]
     assert sum(new) == len(set(good))
-    n_mentions = Counter(one[:2] for one in good)
-    n_patterns = Counter(one[:2] for one in set(good))
+    n_mentions = Counter(pattern[:2] for pattern in good)
+    n_patterns = Counter(pattern[:2] for pattern in set(good))
     for table, counts in ((tally.mention_table, n_mentions), (tally.pattern_table, n_patterns)):
         assert table == tuple(sorted(Counter(counts.values()).items(), reverse=True))
     assert list(tally.members(tally.names).n_mentions) == list(n_mentions.values())
-    assert len(tally.refused) == len({one[:2] for one in found if one[0] in ("Bo", "")})
+    assert len(tally.refused) == len({pattern[:2] for pattern in found if pattern[0] in ("Bo", "")})
 
 
 @given(owners=st.lists(st.integers(0, 3), max_size=12), noted=st.sets(st.integers(0, 11)))
@@ -131,8 +131,8 @@ def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None
     note = paired()
     (pattern,) = patterns(note)
     first, initial, last = (place.value for place in note.inserted[2:5])
-    found = (pattern.first, pattern.last, pattern.role, pattern.person)
-    assert found == (first, last, "patient", "patient:9")
+    pattern_facts = (pattern.first, pattern.last, pattern.role, pattern.person)
+    assert pattern_facts == (first, last, "patient", "patient:9")
     assert pattern.text.startswith(f"{first} {initial}. {last} is a 45-year-old man with gout. He")
     assert pattern.passage == (
         "[FIRST] [LAST] is a 45-year-old man with gout. He fell on . He lives in Boston. "
@@ -144,9 +144,9 @@ def test_a_passage_is_that_of_the_public_note_and_the_truth_says_whose() -> None
 def test_coverage_adds_up_over_notes() -> None:
     text = "The patient is a 4 yo boy. Jane Roe, 45 yo F. John Smith left."
     place = Place(47, 57, 47, 57, "", "full", "patient", "p", "John Smith", 0)
-    other = NoteTruth(text, text, (place,))
+    other_truth = NoteTruth(text, text, (place,))
     tally = Tally()
-    for note in (paired(), other):
+    for note in (paired(), other_truth):
         tally.add_mentions(note, tuple(examine_ages(note.private)))
     total = tally.coverage()
     assert (total.n_notes, total.n_notes_with_mention) == (total.n_mentions, total.n_full) == (2, 2)
@@ -177,7 +177,7 @@ STAFF = [
 TEXTS = ["Dr. Robert Davis saw John Smith. John Jones called.", "Brown, Mary"]
 
 
-def drawn(
+def draw_test_lists(
     texts: list[str], patterns: Iterable[tuple[str, str, str]] = PATTERNS
 ) -> dict[str, Candidates]:
     """Draw the lists of a corpus with these texts and patterns of patients."""
@@ -186,12 +186,12 @@ def drawn(
         tally.add((first, last), text, note=0)
     people.add(find_named_people(STAFF))
     index = NameIndex(firsts=POOL.first, lasts=POOL.last)
-    found = Counter(pair for text in texts for pair in index.find_pairs(text))
+    counts = Counter(pair for text in texts for pair in index.find_pairs(text))
     none = canary_candidates(CanaryPlan())
     return draw_lists(
         tally,
         people=people,
-        name_counts=found,
+        name_counts=counts,
         canaries=none,
         held_out=none,
         pool=POOL,
@@ -202,13 +202,13 @@ def drawn(
 
 def test_no_control_is_anywhere_in_the_corpus() -> None:
     many = [(POOL.first[i], POOL.last[2 * i], "A.") for i in range(60)]
-    first = drawn(TEXTS, many)
+    first = draw_test_lists(TEXTS, many)
     # A corpus that names half of the controls: they give way, the others stay.
     texts = [
         *TEXTS,
         *(f"{first[k].last[i]}, {first[k].first[i]}." for k in SHARED for i in range(0, 60, 2)),
     ]
-    again = drawn(texts, many)
+    again = draw_test_lists(texts, many)
     for kind in SHARED:
         for row in range(len(again[kind])):
             a, b = (re.escape(part[row].lower()) for part in (again[kind].first, again[kind].last))
@@ -219,7 +219,7 @@ def test_no_control_is_anywhere_in_the_corpus() -> None:
 
 
 def test_kinds_are_those_of_section_3_4_and_people_and_roles_are_counted() -> None:
-    lists = drawn(TEXTS)
+    lists = draw_test_lists(TEXTS)
     patient, staff = lists["patient"], lists["staff"]
     parts = member_parts(patient)
     for kind, shared in (("easy", 0), ("hard", 1), ("recombined", 2)):
@@ -300,12 +300,15 @@ def test_a_list_has_the_members_and_controls_that_were_asked_for(
 def test_of_many_passages_some_are_drawn(
     corpus: KeptCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = select_passages(corpus, read_list(corpus)).splitlines()
+    all_lines = select_passages(corpus, read_list(corpus)).splitlines()
     monkeypatch.setattr("audit.corpus.candidate_lists.MAX_PASSAGES", 5)
     seeds = (replace(corpus, seed=seed) for seed in (0, 0, 1))
-    some = [select_passages(one, read_list(one)).splitlines() for one in seeds]
-    assert some[0] == some[1] != some[2]
-    assert len(some[0]) == 5 and [line for line in whole if line in some[0]] == some[0]
+    some_lines = [select_passages(one, read_list(one)).splitlines() for one in seeds]
+    assert some_lines[0] == some_lines[1] != some_lines[2]
+    assert (
+        len(some_lines[0]) == 5
+        and [line for line in all_lines if line in some_lines[0]] == some_lines[0]
+    )
 
 
 def test_a_list_and_its_passages_are_kept_for_an_audit(
@@ -313,14 +316,14 @@ def test_a_list_and_its_passages_are_kept_for_an_audit(
 ) -> None:
     with Store(results_dir()) as store:
         names, passages = keep_lists(corpus, controls=("hard",), store=store)
-        kept, texts = load_names(names, store=store), load_passages(passages, store=store)
+        loaded_names, texts = load_names(names, store=store), load_passages(passages, store=store)
         assert next(line.code for line in all_names(store)) == names
-    assert kept.candidates == read_list(corpus, controls=("hard",))
-    assert kept.line.label == texts.line.label == "A title (hard)"
+    assert loaded_names.candidates == read_list(corpus, controls=("hard",))
+    assert loaded_names.line.label == texts.line.label == "A title (hard)"
     assert len(texts.passages) == 11 + 6 == texts.line.n
-    members = [i for i, m in enumerate(kept.candidates.is_member) if m]
+    members = [i for i, m in enumerate(loaded_names.candidates.is_member) if m]
     assert {passage.owner for passage in texts.passages.passages} == {
-        (kept.candidates.first[i], kept.candidates.last[i]) for i in members
+        (loaded_names.candidates.first[i], loaded_names.candidates.last[i]) for i in members
     }
 
 
@@ -347,14 +350,17 @@ def test_corpora_are_listed_and_found_by_id_or_folder(tmp_path: Path) -> None:
 
 def test_an_examination_is_read_as_it_was_written(tmp_path: Path) -> None:
     corpus = small(tmp_path)
-    written = (corpus.path / "examination.json").read_bytes()
-    assert json_page(read_examination(corpus.path).plain()) == written
-    older = json.loads(written) | {"n_named_patients": 2}
+    content = (corpus.path / "examination.json").read_bytes()
+    assert json_page(read_examination(corpus.path).plain()) == content
+    older = json.loads(content) | {"n_named_patients": 2}
     older["coverage"]["n_placeholder"] = 1
     carriers = older.pop("carriers")
     (corpus.path / "examination.json").write_text(json.dumps(older))
-    found = read_examination(corpus.path)
-    assert (found.carriers, found.plain() | {"carriers": carriers}) == ((), json.loads(written))
+    examination = read_examination(corpus.path)
+    assert (examination.carriers, examination.plain() | {"carriers": carriers}) == (
+        (),
+        json.loads(content),
+    )
     for text in ("{}", "[]", '{"format": 2}', "no"):
         (corpus.path / "examination.json").write_text(text)
         with pytest.raises(AuditError, match="A file of the corpus cannot be read"):

@@ -81,12 +81,12 @@ PATIENT = "[**Known firstname 1**] [**Initial (NamePattern1) **]. [**Known lastn
 
 
 def test_a_patient_is_the_same_person_in_all_notes() -> None:
-    one = dummy(PATIENT + " is a 42 year old")
-    other = dummy("Mrs. [**Known lastname 99**] [**Hospital 3**]", stay="8", row=9)
-    assert one.inserted[2].value == other.inserted[0].value
-    assert {(place.identity, place.role) for place in one.inserted} == {("patient:1", "patient")}
-    others = {dummy(PATIENT, patient=str(n), seed=s).private for n, s in ((1, 1), (2, 1), (1, 2))}
-    assert len(others) == 3
+    truth = dummy(PATIENT + " is a 42 year old")
+    other_truth = dummy("Mrs. [**Known lastname 99**] [**Hospital 3**]", stay="8", row=9)
+    assert truth.inserted[2].value == other_truth.inserted[0].value
+    assert {(place.identity, place.role) for place in truth.inserted} == {("patient:1", "patient")}
+    texts = {dummy(PATIENT, patient=str(n), seed=s).private for n, s in ((1, 1), (2, 1), (1, 2))}
+    assert len(texts) == 3
     # An initial before a full stop has none of its own.
     assert ".." not in dummy(PATIENT).private
     assert dummy("[**Name Initial (MD) 1**] x").private[1] == "."
@@ -115,13 +115,13 @@ def truth_of(text: str, *, patient: str, finder: RegisterFinder = FINDER) -> Not
     return finder.make_truth(Note("1", patient, "", "", "", text, 2))
 
 
-def found(text: str, patient: str) -> tuple[str, list[str]]:
+def find_values(text: str, patient: str) -> tuple[str, list[str]]:
     """Return the public text and the forms of the names."""
     truth = truth_of(text, patient=patient)
     forms = [
         p.category
-        for p, before in zip(truth.inserted, (None, *truth.inserted), strict=False)
-        if p.group < 0 or not before or p.group != before.group
+        for p, previous in zip(truth.inserted, (None, *truth.inserted), strict=False)
+        if p.group < 0 or not previous or p.group != previous.group
     ]
     return truth.public, forms
 
@@ -172,15 +172,15 @@ def test_the_people_of_a_register_are_those_with_a_full_name() -> None:
 def test_names_are_found_in_all_forms_and_what_is_doubtful_stays(
     text: str, patient: str, expected: str, forms: list[str]
 ) -> None:
-    assert found(text, patient) == (expected, forms)
+    assert find_values(text, patient) == (expected, forms)
 
 
 def test_patients_who_share_a_name_are_all_told() -> None:
     finder = finder_of("id,first_name,last_name\n1,Ann,Lee\n2,Ann,Lee\n3,B,C\n")
     (place,) = truth_of("Ann Lee", patient="3", finder=finder).inserted
     assert (place.identity, place.namesakes) == ("patient:1", ("patient:2",))
-    own = truth_of("Ann Lee", patient="2", finder=finder).inserted
-    assert {(place.identity, place.namesakes) for place in own} == {("patient:2", ())}
+    own_places = truth_of("Ann Lee", patient="2", finder=finder).inserted
+    assert {(place.identity, place.namesakes) for place in own_places} == {("patient:2", ())}
 
 
 words = st.sampled_from(
@@ -261,11 +261,11 @@ def test_a_note_is_changed_only_where_the_planted_name_stands(
 
 def test_canaries_are_names_that_are_not_in_the_notes() -> None:
     pool = us_pool()
-    some = draw_absent_names(pool, n=50, seed=1, used_pairs=set())
-    first, last = some[0]
-    taken = {(last.lower(), first.lower()), pair_of(*some[1])}
-    again = draw_absent_names(pool, n=50, seed=1, used_pairs=taken)
-    assert len(set(some)) == 50 and again[:48] == some[2:]
+    absent = draw_absent_names(pool, n=50, seed=1, used_pairs=set())
+    first, last = absent[0]
+    used_pairs = {(last.lower(), first.lower()), pair_of(*absent[1])}
+    again = draw_absent_names(pool, n=50, seed=1, used_pairs=used_pairs)
+    assert len(set(absent)) == 50 and again[:48] == absent[2:]
     with pytest.raises(AuditError, match="Only 0 names are left that nobody carries; 5 are"):
         draw_absent_names(pool, n=5, seed=1, used_pairs=set(), accepts=lambda first, last: False)
     with pytest.raises(AuditError, match="150 notes are needed, one for each mention"):
@@ -290,12 +290,12 @@ def test_the_first_notes_are_counted_and_one_is_shown_as_it_will_be(tmp_path: Pa
     head = survey_head(notes)
     assert (head.categories, head.has_blanks, preview(head.notes[0]).inserted) == ((), True, ())
     finder = finder_of(REGISTER)
-    known = preview(head.notes[0], finder=finder)
-    assert known.public.startswith("[FIRST] [LAST] is a 72 year old woman")
-    assert [place.value for place in known.inserted] == ["Anna", "Sandoval"]
+    truth = preview(head.notes[0], finder=finder)
+    assert truth.public.startswith("[FIRST] [LAST] is a 72 year old woman")
+    assert [place.value for place in truth.inserted] == ["Anna", "Sandoval"]
 
 
-def told(text: str, *, patient: str = "p", day: str = "2177-12-05") -> Note:
+def make_note(text: str, *, patient: str = "p", day: str = "2177-12-05") -> Note:
     return Note("1", patient, "", "", day, text, 2)
 
 
@@ -311,16 +311,16 @@ def told(text: str, *, patient: str = "p", day: str = "2177-12-05") -> Note:
     ],
 )
 def test_the_notes_tell_the_sex(text: str, sex: str) -> None:
-    assert facts_of_note(told(text)).sex == sex
+    assert facts_of_note(make_note(text)).sex == sex
 
 
 def test_facts_are_of_all_notes_in_any_order() -> None:
     notes = [
-        told("Sex: F", day="2177-12-05"),
-        told("he is the son", day="2170-01-01 10:00:00"),
-        told("x", patient="q", day=""),
-        told("[**2160-2-30**] [**2161-3-4**] [**2165**]", patient="q", day=""),
-        told("no patient", patient=""),
+        make_note("Sex: F", day="2177-12-05"),
+        make_note("he is the son", day="2170-01-01 10:00:00"),
+        make_note("x", patient="q", day=""),
+        make_note("[**2160-2-30**] [**2161-3-4**] [**2165**]", patient="q", day=""),
+        make_note("no patient", patient=""),
     ]
     for order in (notes, notes[::-1]):
         table = PatientTable()

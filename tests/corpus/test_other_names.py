@@ -45,16 +45,18 @@ def replaced(corpus: KeptCorpus, seed: int = 1) -> tuple[list[str], dict[str, se
 def test_every_name_is_another_one_and_the_same_everywhere(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", dummy_notes(tmp_path), seed=1, canary_counts=(2,), n_canaries=2)
     new, values = replaced(corpus)
-    assert len(values) > 20 and all(len(found) == 1 for found in values.values())
+    assert len(values) > 20 and all(len(names) == 1 for names in values.values())
     people = {line["identity"]: line for line in lines(corpus.path / "people.jsonl")}
     joined = " ".join(new).lower()
     for identity, person in people.items():
         assert f"{person['first']} {person['last']}".lower() not in joined
         (first,), (last,) = values[f"{identity} first"], values[f"{identity} last"]
         assert (first, last) != (person["first"], person["last"])
-        others = {person_of(1, f"{identity}/other/{n}", sex=person["sex"]) for n in range(200)}
-        assert (first, last) in {(other.first, other.last) for other in others}  # of the same sex
-    canaries = [v for key, found in values.items() if key.startswith("canary:") for v in found]
+        candidates = {person_of(1, f"{identity}/other/{n}", sex=person["sex"]) for n in range(200)}
+        assert (first, last) in {
+            (candidate.first, candidate.last) for candidate in candidates
+        }  # of the same sex
+    canaries = [v for key, names in values.items() if key.startswith("canary:") for v in names]
     assert len(canaries) == 2
     assert (
         texts(write_other_names(corpus, seed=1)) == new != texts(write_other_names(corpus, seed=2))
@@ -64,22 +66,22 @@ def test_every_name_is_another_one_and_the_same_everywhere(tmp_path: Path) -> No
 
 def test_no_other_name_is_taken_even_where_all_common_ones_are(tmp_path: Path) -> None:
     pool = japanese_pool()
-    taken = [(first, last) for first in pool.first for last in pool.last]
-    rows = "".join(f"{i},{last},{first}\n" for i, (first, last) in enumerate(taken))
+    used_names = [(first, last) for first in pool.first for last in pool.last]
+    rows = "".join(f"{i},{last},{first}\n" for i, (first, last) in enumerate(used_names))
     (tmp_path / "register.csv").write_text(f"患者ID,姓,名\n{rows}", encoding="utf-8")
     (tmp_path / "notes").mkdir()
     for patient in range(50):
         (tmp_path / "notes" / f"{patient}").mkdir()
-        name = taken[patient][1] + taken[patient][0]
+        name = used_names[patient][1] + used_names[patient][0]
         (tmp_path / "notes" / f"{patient}" / "a.txt").write_text(f"{name}は70歳の男性。", "utf-8")
     corpus = made(tmp_path / "c", tmp_path / "notes", register_file=tmp_path / "register.csv")
     new = [text.removesuffix("は70歳の男性。") for text in texts(write_other_names(corpus, seed=1))]
-    assert len(new) == 50 and not {*new} & {last + first for first, last in taken}
+    assert len(new) == 50 and not {*new} & {last + first for first, last in used_names}
 
 
 def test_a_stop_or_files_that_do_not_belong_together_leave_nothing(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", dummy_notes(tmp_path))
-    before = sorted(path.name for path in corpus.path.iterdir())
+    file_names = sorted(path.name for path in corpus.path.iterdir())
     with pytest.raises(AuditCancelled):
         write_other_names(corpus, seed=1, should_stop=lambda: True)
     truth = corpus.path / "truth.jsonl"
@@ -89,18 +91,20 @@ def test_a_stop_or_files_that_do_not_belong_together_leave_nothing(tmp_path: Pat
     truth.write_bytes(truth.read_bytes().replace(b'"inserted"', b'"mentions"'))
     with pytest.raises(AuditError, match="A file of the corpus cannot be read"):
         write_other_names(corpus, seed=1)
-    assert sorted(path.name for path in corpus.path.iterdir()) == before
+    assert sorted(path.name for path in corpus.path.iterdir()) == file_names
 
 
 def test_the_list_of_a_sibling_is_of_the_other_names_in_their_notes(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", dummy_notes(tmp_path), seed=1)
     new = texts(write_other_names(corpus, seed=0))
     listed, passages = make_sibling_list(corpus)
-    own = read_list(corpus, roles=("patient",), controls=())
+    own_list = read_list(corpus, roles=("patient",), controls=())
     n = listed.is_member.count(True)
-    assert 0 < n == len(own) and listed.source == "invented" and listed.is_member.count(False) > 0
-    assert sorted(listed.n_mentions[:n]) == sorted(own.n_mentions)
-    assert not {listed.full_name(row) for row in range(n)} & {*map(own.full_name, range(n))}
+    assert (
+        0 < n == len(own_list) and listed.source == "invented" and listed.is_member.count(False) > 0
+    )
+    assert sorted(listed.n_mentions[:n]) == sorted(own_list.n_mentions)
+    assert not {listed.full_name(row) for row in range(n)} & {*map(own_list.full_name, range(n))}
     joined = "\n".join(new).lower()
     for row in range(len(listed)):
         is_written = listed.full_name(row).lower() in joined

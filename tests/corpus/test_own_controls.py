@@ -55,7 +55,7 @@ def test_who_is_registered_and_in_no_training_note_is_a_control(
 ) -> None:
     files = write_files(tmp_path)
     corpus = made(tmp_path / "c", **files)
-    asked = (
+    options = (
         "--corpus",
         corpus.path,
         "--out",
@@ -63,7 +63,7 @@ def test_who_is_registered_and_in_no_training_note_is_a_control(
         "--own-controls-from",
         files["register_file"],
     )
-    code, result, err = call(capsys, *asked)
+    code, result, err = call(capsys, *options)
     assert code == 0 and (result["by_kind"], result["control_source"]) == ({"own": 3}, "own")
     # Carla Overton stands in Boris Youngblood's note, Hal Unger and Ida Voss in others'; Fay Stone
     # lives with him, and Gil Tully with Carla Overton.
@@ -97,10 +97,10 @@ def test_who_is_registered_and_in_no_training_note_is_a_control(
         == 0
     )
     assert "0 of 3 controls stand in D_private" in capsys.readouterr().err
-    _, more, _ = call(capsys, *asked, "--controls", "easy")
-    assert more["control_source"] == "own" and more["by_kind"] == {"easy": 3, "own": 3}
+    _, output, _ = call(capsys, *options, "--controls", "easy")
+    assert output["control_source"] == "own" and output["by_kind"] == {"easy": 3, "own": 3}
     # Without a register the members are as they were.
-    _, plain, _ = call(capsys, *asked[:4])
+    _, plain, _ = call(capsys, *options[:4])
     assert (plain["control_source"], plain["n_members"], plain["left_out"]) == ("drawn", 3, {})
 
 
@@ -109,9 +109,9 @@ def test_who_carries_a_listed_part_is_counted_anew_for_the_list(tmp_path: Path) 
     files = write_files(tmp_path, register)
     corpus = made(tmp_path / "c", **files)
     names = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
-    others = {names.candidates.full_name(row): names.candidates.n_others(row) for row in range(5)}
+    counts = {names.candidates.full_name(row): names.candidates.n_others(row) for row in range(5)}
     # Carla Overton is left out of the members, so that she is somebody else in two notes.
-    assert others["Eve Overton"] == (0, 2) and others["Anna Sandoval"] == (0, 0)
+    assert counts["Eve Overton"] == (0, 2) and counts["Anna Sandoval"] == (0, 0)
 
 
 def test_held_out_people_whom_no_training_note_has_are_own_controls_too(
@@ -122,11 +122,13 @@ def test_held_out_people_whom_no_training_note_has_are_own_controls_too(
     (held_out,) = [
         one["names"][0] for one in lines(corpus.path / "people.jsonl") if "is_held_out" in one
     ]
-    own = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
-    there = {own.candidates.full_name(row) for row in range(len(own.candidates))}
+    own_controls = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
+    full_names = {
+        own_controls.candidates.full_name(row) for row in range(len(own_controls.candidates))
+    }
     text = (corpus.path / "private.jsonl").read_text()
     name = f"{held_out[0]} {held_out[2]}"
-    assert (name in there) == (name not in text)
+    assert (name in full_names) == (name not in text)
     code, _, err = call(
         capsys,
         "--corpus",
@@ -146,17 +148,19 @@ def test_of_many_people_as_many_are_drawn_as_a_list_may_have(
 ) -> None:
     assert MAX_POSITIVES == 20_000
     monkeypatch.setattr("audit.corpus.candidate_lists.MAX_POSITIVES", 40)
-    more = "".join(
+    more_rows = "".join(
         f"{100 + n},Q{'abcdefghij'[n // 10]}x,Z{'abcdefghij'[n % 10]}y,,,\n" for n in range(100)
     )
-    files = write_files(tmp_path, REGISTER + more)
+    files = write_files(tmp_path, REGISTER + more_rows)
     corpus = made(tmp_path / "c", **files)
 
-    def drawn() -> tuple[str, ...]:
-        own = add_own_controls(corpus, read_list(corpus, controls=()), files["register_file"])
-        return own.candidates.last
+    def draw_names() -> tuple[str, ...]:
+        own_controls = add_own_controls(
+            corpus, read_list(corpus, controls=()), files["register_file"]
+        )
+        return own_controls.candidates.last
 
-    assert drawn() == drawn() and len(drawn()) == 2 + 40
+    assert draw_names() == draw_names() and len(draw_names()) == 2 + 40
 
 
 def test_japanese_names_are_found_without_spaces(tmp_path: Path) -> None:
@@ -166,11 +170,11 @@ def test_japanese_names_are_found_without_spaces(tmp_path: Path) -> None:
     with notes.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"patient_id": "1", "text": "付き添いは佐藤一郎。"}) + "\n")
     corpus = made(tmp_path / "c", notes, register_file=register)
-    own = add_own_controls(corpus, read_list(corpus, controls=()), register)
-    names = own.candidates
+    own_controls = add_own_controls(corpus, read_list(corpus, controls=()), register)
+    names = own_controls.candidates
     controls = [row for row, is_member in enumerate(names.is_member) if is_member is False]
     assert [*map(names.full_name, controls)] == ["高橋健太"]
-    assert own.n_dropped_controls == 1
+    assert own_controls.n_dropped_controls == 1
 
 
 def test_registers_that_give_no_controls_are_refused(
@@ -179,9 +183,9 @@ def test_registers_that_give_no_controls_are_refused(
     files = write_files(tmp_path)
     corpus = made(tmp_path / "c", **files)
     invented = made(tmp_path / "d", dummy_notes(tmp_path))
-    known = "".join(REGISTER.splitlines(keepends=True)[:4])
-    for where, register, words in (
-        (corpus, known, "Everybody in the register has training notes"),
+    known_rows = "".join(REGISTER.splitlines(keepends=True)[:4])
+    for place, register, words in (
+        (corpus, known_rows, "Everybody in the register has training notes"),
         (invented, REGISTER, "The names in these notes were invented"),
         (corpus, "a,b\n1,2\n", "These columns are not understood"),
     ):
@@ -189,7 +193,7 @@ def test_registers_that_give_no_controls_are_refused(
         code, _, err = call(
             capsys,
             "--corpus",
-            where.path,
+            place.path,
             "--out",
             tmp_path / "l",
             "--own-controls-from",

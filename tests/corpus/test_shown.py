@@ -19,7 +19,7 @@ def test_a_table_beside_the_papers_by_hand() -> None:
     assert (view.n_names, view.n_total) == (4, 13)
     assert (view.n_paper_names, view.n_paper_total) == (130, 158)
     assert [label for label, *_ in view.bins] == ["1", "2", "3", "4", "5", "6–10"]
-    assert [here for _, here, _ in view.bins] == [0, 0.75, 0, 0, 0, 0.25]
+    assert [row for _, row, _ in view.bins] == [0, 0.75, 0, 0, 0, 0.25]
     assert view.bins[0][2] == pytest.approx(113 / 130)
     assert sum(paper for *_, paper in view.bins) == pytest.approx(1)
 
@@ -28,8 +28,8 @@ def test_refused_rows_are_read_to_a_limit_and_a_broken_line_ends_them(tmp_path: 
     assert refused_rows(tmp_path, limit=9) == ()
     lines = ['{"row": 3, "what": "The note is empty."}', '{"row": 9, "what": "x"}', "broken"]
     (tmp_path / REFUSED).write_text("\n".join(lines) + "\n")
-    found = [(one.row, one.what) for one in refused_rows(tmp_path, limit=9)]
-    assert found == [(3, "The note is empty."), (9, "x")]
+    refused = [(note.row, note.what) for note in refused_rows(tmp_path, limit=9)]
+    assert refused == [(3, "The note is empty."), (9, "x")]
     assert len(refused_rows(tmp_path, limit=1)) == 1
 
 

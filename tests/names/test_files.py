@@ -49,7 +49,7 @@ def changed(
     return packed.getvalue()
 
 
-def told(data: bytes) -> list[tuple[int, str]]:
+def read_remarks(data: bytes) -> list[tuple[int, str]]:
     return [(note.row, str(note.what)) for note in read_names(data).notes]
 
 
@@ -81,9 +81,9 @@ def refused(data: bytes) -> str:
     ],
 )
 def test_lists_as_systems_export_them(text: str) -> None:
-    found = read_names(text.encode())
-    assert pairs(found.candidates) == ANN_AND_BO
-    assert found.candidates.row == (2, 3), "rows as a spreadsheet shows them"
+    names_file = read_names(text.encode())
+    assert pairs(names_file.candidates) == ANN_AND_BO
+    assert names_file.candidates.row == (2, 3), "rows as a spreadsheet shows them"
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_what_is_not_clear_is_refused_with_its_place(text: str, said: str) -> No
 def test_utf_16_needs_its_byte_order_mark() -> None:
     text = "姓\t名\n山田\t太郎\n"
     for data in (text.encode("utf-16"), b"\xfe\xff" + text.encode("utf-16-be")):
-        found = read_names(data)
-        assert (pairs(found.candidates), found.encoding) == ([("太郎", "山田")], "UTF-16")
+        names_file = read_names(data)
+        assert (pairs(names_file.candidates), names_file.encoding) == ([("太郎", "山田")], "UTF-16")
     for codec in ("utf-16-le", "utf-16-be"):
         assert "UTF-16 without a byte order mark" in refused(text.encode(codec))
     for broken in (text.encode("utf-16")[:-1], b"\xff\xfe\x00\xd8a\x00", "a\0b".encode("utf-16")):
@@ -131,15 +131,15 @@ def test_jsonl_has_the_same_headings_as_keys() -> None:
         {"LAST_NM": "", "FIRST_NM": None},
     ]
     data = "\n".join(map(json.dumps, lines)).encode()
-    for found in (read_names(data), read_names(b"\xef\xbb\xbf" + data + b"\n\n")):
-        listed = found.candidates
+    for names_file in (read_names(data), read_names(b"\xef\xbb\xbf" + data + b"\n\n")):
+        listed = names_file.candidates
         assert pairs(listed) == ANN_AND_BO
         assert (listed.is_member, listed.n_mentions, listed.row) == (
             (True, False),
             (2, None),
             (1, 2),
         )
-        assert [(note.row, str(note.what)) for note in found.notes] == [
+        assert [(note.row, str(note.what)) for note in names_file.notes] == [
             (1, "These columns are not read: 6."),
             (3, "The row has no name and was left out."),
         ]
@@ -171,11 +171,11 @@ def test_a_workbook_is_read_by_the_values_of_its_first_sheet() -> None:
         ["Hill, Bo", 0, None, None, None],
         [None, None, 3],
     ]
-    found = read_names(workbook(rows))
-    listed = found.candidates
-    assert (pairs(listed), found.encoding) == (ANN_AND_BO, "xlsx")
+    names_file = read_names(workbook(rows))
+    listed = names_file.candidates
+    assert (pairs(listed), names_file.encoding) == (ANN_AND_BO, "xlsx")
     assert (listed.is_member, listed.n_mentions, listed.row) == ((True, False), (2, None), (2, 4))
-    several = told(workbook(rows, [["name"], [SECRET]]))
+    several = read_remarks(workbook(rows, [["name"], [SECRET]]))
     assert several == [
         (1, "The workbook has 2 sheets; the first one is read."),
         (1, "These columns are not read: 4."),
@@ -238,10 +238,10 @@ def test_a_bomb_is_refused_whether_it_says_its_size_or_not() -> None:
     zeros = changed(SMALL, lambda text: text + " " * 300_000_000)
     assert len(zeros) < 1_000_000
     assert "The archive is too large when unpacked." in refused(zeros)
-    other = io.BytesIO()
-    with zipfile.ZipFile(other, "w") as archive:
+    other_file = io.BytesIO()
+    with zipfile.ZipFile(other_file, "w") as archive:
         archive.writestr(f"{SECRET}.txt", "no sheet")
-    assert "This is no Excel workbook" in refused(other.getvalue())
+    assert "This is no Excel workbook" in refused(other_file.getvalue())
 
 
 def test_a_sheet_that_grows_in_memory_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,9 +113,9 @@ def test_columns_that_do_not_fit_are_refused(column: str, value: tuple[object, .
 def test_kinds_compare_with_patients_across_roles_and_case(
     first: str, last: str, kind: str
 ) -> None:
-    others = make_candidates([("Ann", "Lee")], is_member=False, control_kind="easy")
+    strangers = make_candidates([("Ann", "Lee")], is_member=False, control_kind="easy")
     planted = replace(make_candidates([("Quux", "Lee")], is_member=True), role=("canary",))
-    parts = member_parts(MEMBERS + others + make_candidates([("Bo", "Hill")]) + planted)
+    parts = member_parts(MEMBERS + strangers + make_candidates([("Bo", "Hill")]) + planted)
     assert parts == {"thomas", "young", "mary", "james", "太郎", "山田"}
     assert control_kind_against(parts, first=first, last=last) == kind
 
@@ -138,8 +138,8 @@ def test_kinds_compare_with_patients_across_roles_and_case(
 def test_names_are_read_under_any_heading_and_as_they_are(text: str, name: tuple[str, str]) -> None:
     codecs = {"utf-8": "UTF-8", "utf-8-sig": "UTF-8 with BOM", "cp932": "CP932"}
     for codec in codecs if not text.isascii() else ("utf-8", "utf-8-sig"):
-        found = read_names(text.encode(codec))
-        assert (pairs(found.candidates), found.encoding) == ([name], codecs[codec])
+        names_file = read_names(text.encode(codec))
+        assert (pairs(names_file.candidates), names_file.encoding) == ([name], codecs[codec])
 
 
 def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
@@ -148,8 +148,8 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
         "A,B,はい,staff,3,F,,x\n\nC,D,NO,patient,0,,reference,\n, ,,,,,,\nE,F,,,,,,\n"
         "Ａ,b,1,,,,,\nA\u200b,G,１,,1.0,,,\nX\ufffd,H,FALSE,,,,,\n,山田太郎,0.0,,,,,\nA,D,0,,,,,\n"
     )
-    found = read_names(data.encode())
-    listed = found.candidates
+    names_file = read_names(data.encode())
+    listed = names_file.candidates
     assert vars(listed) == {
         "first": ("A", "C", "E", "A\u200b", "X\ufffd", "", "A"),
         "last": ("B", "D", "F", "G", "H", "山田太郎", "D"),
@@ -168,7 +168,7 @@ def test_all_columns_are_read_and_what_is_odd_is_noted_by_row() -> None:
     template = read_names(make_names_template().encode())
     assert template.notes == () and pairs(template.candidates)[2] == ("太郎", "見本")
     assert guessed_kinds(listed) == {"n": 3, "easy": 2, "hard": 1, "recombined": 0}
-    assert [(note.row, str(note.what)) for note in found.notes] == [
+    assert [(note.row, str(note.what)) for note in names_file.notes] == [
         (1, "These columns are not read: 8."),
         (5, "The row has no name and was left out."),
         (7, "The name is that of row 2; left out."),
@@ -248,12 +248,12 @@ def test_a_list_that_is_handed_out_and_read_again_is_the_same_question() -> None
     assert read_names(data).candidates.digest() == names.digest()
     for line in data.decode("utf-8-sig").splitlines()[1:]:
         assert not any(cell.strip('"').startswith(tuple("=+-@＝")) for cell in line.split(","))
-    own = replace(
+    own_list = replace(
         names, row=(*range(30, 38), None, 2), is_kind_guessed=(False,) * 8 + (True, False)
     )
-    again = read_names(encode_names_csv(own)).candidates
-    assert again.digest() == own.digest() != names.digest()
-    assert (again.row, again.is_kind_guessed) == (own.row, own.is_kind_guessed)
+    again = read_names(encode_names_csv(own_list)).candidates
+    assert again.digest() == own_list.digest() != names.digest()
+    assert (again.row, again.is_kind_guessed) == (own_list.row, own_list.is_kind_guessed)
 
 
 # Put together
@@ -307,26 +307,26 @@ def test_people_who_cannot_be_own_controls_are_refused(own: bytes, why: str) -> 
 
 
 def test_people_of_the_hospital_are_a_source_only_where_some_are_listed() -> None:
-    drawn = make_candidates([("Ann", "Lee")], is_member=False, control_kind="easy")
-    assert MEMBERS.possible_sources == drawn.possible_sources == ("invented", "drawn")
-    guessed = replace(drawn, is_kind_guessed=(True,))
+    names = make_candidates([("Ann", "Lee")], is_member=False, control_kind="easy")
+    assert MEMBERS.possible_sources == names.possible_sources == ("invented", "drawn")
+    guessed = replace(names, is_kind_guessed=(True,))
     assert guessed.possible_sources == CONTROL_SOURCES
 
 
 def test_kinds_that_the_list_says_are_kept_and_canaries_known_by_role_or_kind() -> None:
-    said = (
+    file_text = (
         "first_name,last_name,is_member,control_kind,role,n_mentions\n"
         "Anna,Smith,1,,,\nBert,Zorn,0,hard,,\nUdo,Roth,0,given,,\nIda,Berg,0,easy,,\n"
         "Eva,Smith,0,,,\nNevah,Was,1,,Canary,2\nNeither,Is,0,,canary,\nLee,Was,0,canary,,\n"
         "Jo,Was,0,,,\n"
     )
-    found = read_names(said.encode()).candidates
+    candidates = read_names(file_text.encode()).candidates
     kinds = ("", "hard", "given", "easy", "hard", "", "canary", "canary", "easy")
-    assert found.control_kind == kinds
-    assert [found.is_canary(row) for row in range(9)] == [False] * 5 + [True] * 3 + [False]
-    assert (found.role[5:8], found.n_mentions[5]) == (("canary",) * 3, 2)
-    assert found.without_canaries().first == ("Anna", "Bert", "Udo", "Ida", "Eva", "Jo")
-    assert member_parts(found) == {"anna", "smith"}
+    assert candidates.control_kind == kinds
+    assert [candidates.is_canary(row) for row in range(9)] == [False] * 5 + [True] * 3 + [False]
+    assert (candidates.role[5:8], candidates.n_mentions[5]) == (("canary",) * 3, 2)
+    assert candidates.without_canaries().first == ("Anna", "Bert", "Udo", "Ida", "Eva", "Jo")
+    assert member_parts(candidates) == {"anna", "smith"}
 
 
 def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
@@ -342,16 +342,16 @@ def test_facts_and_spelling_by_hand(tmp_path: Path) -> None:
     assert facts.n_unknown == 4
     assert facts.scripts == {"latin": 2, "han_kana": 1, "other": 1}
     assert (facts.n_one_part, facts.n_with_mentions) == (1, 0)
-    known = [log for log in facts.log_popularity if not math.isnan(log)]
-    assert len(known) == sum(facts.popularity.n_tested) == 4 - facts.popularity.n_missing
+    expected = [log for log in facts.log_popularity if not math.isnan(log)]
+    assert len(expected) == sum(facts.popularity.n_tested) == 4 - facts.popularity.n_missing
     model = make_bert(tmp_path / "model", words=("mary", "smith", "jo", "##hn"))
     names = make_candidates([("Mary", "Smith"), ("John", "Smith"), ("Xqx", "Smith")])
-    found = spelling(names, model=model)
-    assert found.n_pieces == (2, 3, 0)
-    assert (found.by_pieces.starts, found.by_pieces.n_tested) == ((2.0, 3.0), (1, 1))
-    assert found.by_pieces.n_missing == 1
-    drawn = make_draft(CSV, base=None, n_by_kind={"easy": 2}, model=model)
-    assert drawn is not None and {*drawn.candidates.first[2:]} <= {"Mary", "John"}
+    spelt = spelling(names, model=model)
+    assert spelt.n_pieces == (2, 3, 0)
+    assert (spelt.by_pieces.starts, spelt.by_pieces.n_tested) == ((2.0, 3.0), (1, 1))
+    assert spelt.by_pieces.n_missing == 1
+    draft = make_draft(CSV, base=None, n_by_kind={"easy": 2}, model=model)
+    assert draft is not None and {*draft.candidates.first[2:]} <= {"Mary", "John"}
 
 
 # Kept
@@ -373,21 +373,21 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     # Older versions kept more beside the columns.
     kept = store.get_record(f"list/{digest}")
     store.put_record(f"list/{digest}", kept | {"notes": [[3, "Odd."]], "encoding": "CP932"})
-    found = load_names(digest[:12], store=store)
-    assert found.candidates.digest() == names.digest() != digest
-    assert (found.line.code, found.line.label, found.line.n) == (digest[:12], "Ward 3", 10)
+    loaded = load_names(digest[:12], store=store)
+    assert loaded.candidates.digest() == names.digest() != digest
+    assert (loaded.line.code, loaded.line.label, loaded.line.n) == (digest[:12], "Ward 3", 10)
     record = str(store.get_record(f"list-line/{digest}"))
     assert not any(part in record for part in ("Bert", "Yard", "Single"))
     # Kept again without a title it keeps the one it has; the newest comes first.
-    other = keep_names(MEMBERS, label="Other", store=store)
-    old = store.get_record(f"list-line/{other}")
-    store.put_record(f"list-line/{other}", old | {"at": "2001-01-01T00:00:00"})
+    other_code = keep_names(MEMBERS, label="Other", store=store)
+    old = store.get_record(f"list-line/{other_code}")
+    store.put_record(f"list-line/{other_code}", old | {"at": "2001-01-01T00:00:00"})
     assert keep_names(names, label=" ", store=store) == digest
-    lines = [(one.code, one.label) for one in all_names(store)]
+    lines = [(line.code, line.label) for line in all_names(store)]
     demos = [("demo-en", ""), ("demo-ja", "")]
-    assert lines == [(digest[:12], "Ward 3"), (other[:12], "Other"), *demos]
+    assert lines == [(digest[:12], "Ward 3"), (other_code[:12], "Other"), *demos]
     store.put_record(f"list-line/{digest}", {"of": "another version"})
-    assert [one.code for one in all_names(store)] == [other[:12], "demo-en", "demo-ja"]
+    assert [line.code for line in all_names(store)] == [other_code[:12], "demo-en", "demo-ja"]
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "other"))
     with Store(results_dir()) as elsewhere:
         again = keep_names(names, label="", store=elsewhere)
@@ -417,10 +417,10 @@ PASSAGES = (
 
 def test_kept_passages_are_the_file_itself(store: Store) -> None:
     digest = keep_passages(PASSAGES, file_name="Jane Doe.jsonl", label="", store=store)
-    found = load_passages(digest[:12], store=store)
+    loaded = load_passages(digest[:12], store=store)
     original = read_passages(PASSAGES, file_name="passages.jsonl")
-    assert (found.data, found.file_name) == (PASSAGES, "passages.jsonl")
-    assert found.passages.digest() == original.digest()
+    assert (loaded.data, loaded.file_name) == (PASSAGES, "passages.jsonl")
+    assert loaded.passages.digest() == original.digest()
     line, *demos = list_passages(store)
     assert line.n == 2
     assert [one.code for one in demos] == ["demo-en", "demo-ja"]
@@ -444,9 +444,11 @@ def test_the_demo_lists_ask_the_demo_question(store: Store) -> None:
 def test_a_long_list_is_told_while_it_is_read_and_matched() -> None:
     rows = [f"First{n},Last{n},1" for n in range(5_000)]
     data = "\n".join(["first_name,last_name,is_member", *rows]).encode()
-    told: list[Progress] = []
-    draft = make_draft(data, base=None, n_by_kind={"easy": 300}, model=None, progress=told.append)
+    reports: list[Progress] = []
+    draft = make_draft(
+        data, base=None, n_by_kind={"easy": 300}, model=None, progress=reports.append
+    )
     assert draft is not None and (draft.n_given, draft.line.n) == (5_000, 5_300)
-    assert list(dict.fromkeys(one.phase for one in told)) == [READ, MATCH]
-    shares = [one.share for one in told]
+    assert list(dict.fromkeys(report.phase for report in reports)) == [READ, MATCH]
+    shares = [report.share for report in reports]
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1

@@ -81,11 +81,11 @@ def test_hits_count_documents_by_block_and_never_twice_in_one() -> None:
 
 def slow_hit(name: tuple[str, str], document: str) -> tuple[bool, bool]:
     first, last = (r"[\W]+".join(map(re.escape, words(part))) for part in name)
-    either, both = (
+    either, both_sides = (
         bool(re.search(rf"(?<!\w)(?:{pattern})(?!\w)", fold(document)))
         for pattern in (f"{first}|{last}", rf"{first}\W+{last}")
     )
-    return either or both, both
+    return either or both_sides, both_sides
 
 
 PARTS = ["Ann", "Anna", "Joanna", "Lee", "O'Lee", "Ann Lee", "Anna-Lee", "José", "Li", "Lee Ann"]
@@ -124,12 +124,12 @@ def test_hits_equal_a_loop_of_regexes(names: list[tuple[str, str]], documents: l
         terms = list(index.find_terms(document))
         places = list(index.find_places(document))
         assert sorted(terms) == sorted(term for _, _, term in places)
-        for start, end, (what, rows) in places:
+        for start, end, (extent, rows) in places:
             for row in rows:
                 first, last = names[row]
-                wanted = (f"{first} {last}",) if what == "full" else (first, last)
-                found = " ".join(words(document[start:end]))
-                assert found in [" ".join(words(form)) for form in wanted]
+                expected = (f"{first} {last}",) if extent == "full" else (first, last)
+                place_text = " ".join(words(document[start:end]))
+                assert place_text in [" ".join(words(form)) for form in expected]
 
 
 FIRSTS, LASTS = ("ann", "lee", "jose"), ("lee", "li", "ann")
@@ -148,7 +148,7 @@ FIRSTS, LASTS = ("ann", "lee", "jose"), ("lee", "li", "ann")
 def test_lexicon_counts_equal_a_loop_over_pairs(
     document: str, listed: list[tuple[str, str]]
 ) -> None:
-    found = count_lexicon_names(
+    counts = count_lexicon_names(
         [document, "lee"],
         first_names=["Ann", "LEE", "José"],
         last_names=LASTS,
@@ -156,7 +156,7 @@ def test_lexicon_counts_equal_a_loop_over_pairs(
     )
     text = words(document)
     near = list(pairwise(text))
-    assert found == {
+    assert counts == {
         "first": sum(text.count(name) for name in FIRSTS) + 1,
         "last": sum(text.count(name) for name in LASTS) + 1,
         "first_last": sum(a in FIRSTS and b in LASTS for a, b in near),

@@ -84,38 +84,40 @@ DIGESTS = {
 
 
 def test_people_are_the_same_in_every_version() -> None:
-    found: dict[str, object] = {}
+    records: dict[str, object] = {}
     for locale in LOCALES:
         many = [person(i, locale) for i in range(300)]
-        found[f"identities {locale}"] = [
+        records[f"identities {locale}"] = [
             [
-                one.key,
-                one.sex,
-                one.birth,
-                *(write_name(one.name, form) for form in FORMS),
-                *(one.values[value] for value in OWN),
+                patient.key,
+                patient.sex,
+                patient.birth,
+                *(write_name(patient.name, form) for form in FORMS),
+                *(patient.values[value] for value in OWN),
             ]
-            for one in many
+            for patient in many
         ]
         numbers = [draw(2, "place", str(i)) for i in range(200)]
-        found[f"places {locale}"] = [
+        records[f"places {locale}"] = [
             [value_of(place, n, locale=locale) for n in numbers] for place in PLACES
         ]
         names = [
             write_name(name_of(3, str(n), sex="F", birth_year=1900 + n, locale=locale), "spaced")
             for n in range(120)
         ]
-        found[f"names {locale}"] = [names, [choose_full_form(locale, n) for n in numbers]]
-    found["places"] = [[value_of(p, n, locale=JAPANESE) for n in numbers] for p in JAPANESE_PLACES]
-    found["values"] = [[value_of(kind, n) for n in numbers] for kind in sorted(VALUE_KINDS)]
+        records[f"names {locale}"] = [names, [choose_full_form(locale, n) for n in numbers]]
+    records["places"] = [
+        [value_of(p, n, locale=JAPANESE) for n in numbers] for p in JAPANESE_PLACES
+    ]
+    records["values"] = [[value_of(kind, n) for n in numbers] for kind in sorted(VALUE_KINDS)]
     facts = [Facts("F", date(2150, 1, 1), date(2150 + i, 2, 1)) for i in range(40)]
     facts += [
         Facts("", None, None),
         Facts("M", date(1990, 5, 5), None),
         Facts("", date(2, 1, 1), date(3, 1, 1)),
     ]
-    patients = [patient_of(4, str(i), one) for i, one in enumerate(facts * 3)]
-    found["patients"] = [
+    patients = [patient_of(4, str(i), patient) for i, patient in enumerate(facts * 3)]
+    records["patients"] = [
         [
             p.key,
             p.person.full,
@@ -133,27 +135,27 @@ def test_people_are_the_same_in_every_version() -> None:
         for n in range(12)
         for b in (True, False)
     ]
-    found["prefixes"] = prefixes
-    assert {what: digest(record) for what, record in found.items()} == DIGESTS
+    records["prefixes"] = prefixes
+    assert {name: digest(record) for name, record in records.items()} == DIGESTS
 
 
 def test_a_draw_depends_on_all_of_its_key_and_on_nothing_else() -> None:
     keys = [("a", "b", "c"), ("b", "b", "c"), ("a", "bc", ""), ("a", "bc"), ("a", "", "bc")]
     assert len({draw(1, *key) for key in keys} | {draw(2, *keys[0])}) == 6
-    some = [person(i, JAPANESE) for i in range(20)]
+    numbers = [person(i, JAPANESE) for i in range(20)]
     identity_of.cache_clear()
-    assert [person(i, JAPANESE) for i in reversed(range(30))][:9:-1] == some
+    assert [person(i, JAPANESE) for i in reversed(range(30))][:9:-1] == numbers
 
 
 def test_english_names_are_as_frequent_as_fakers() -> None:
     n = 4000
-    found = [person_of(7, f"patient:{i}", sex="F") for i in range(n)]
+    patients = [person_of(7, f"patient:{i}", sex="F") for i in range(n)]
     weights = English.first_names_female
     common = sorted(weights, key=lambda name: -weights[name])[:12]
-    counts = Counter(one.first for one in found)
-    seen = [counts[name] for name in common]
+    counts = Counter(patient.first for patient in patients)
+    shares = [counts[name] for name in common]
     expected = [n * weights[name] / sum(weights.values()) for name in common]
-    assert chisquare([*seen, n - sum(seen)], [*expected, n - sum(expected)]).pvalue > 0.001
+    assert chisquare([*shares, n - sum(shares)], [*expected, n - sum(expected)]).pvalue > 0.001
     assert {person_of(1, str(i)).sex for i in range(50)} == {"M", "F"}
 
 
@@ -187,10 +189,10 @@ DAYS = st.dates(date(2000, 1, 1), date(2019, 12, 31))
     st.integers(0, 9), st.sampled_from("MF"), st.integers(0, 110), DAYS, st.sampled_from(LOCALES)
 )
 def test_an_identity_fits_sex_and_age(seed: int, sex: str, age: int, on: date, locale: str) -> None:
-    one = identity_of(seed, "patient:7", Profile(sex, age, on), locale=locale)
-    assert (one.sex, age_on(one.birth, on)) == (sex, age)
+    identity = identity_of(seed, "patient:7", Profile(sex, age, on), locale=locale)
+    assert (identity.sex, age_on(identity.birth, on)) == (sex, age)
     if locale == JAPANESE:
-        assert one.name.given_name in given_names(sex, birth_period(one.birth.year)).names
+        assert identity.name.given_name in given_names(sex, birth_period(identity.birth.year)).names
 
 
 OTA = PersonName(
@@ -217,22 +219,22 @@ def test_the_forms_of_a_name() -> None:
 
 
 def test_check_digits_agree_with_published_examples() -> None:
-    for whole in ("123456789018", "983205673214"):
-        assert my_number_check_digit(whole[:11]) == whole[11]
+    for number in ("123456789018", "983205673214"):
+        assert my_number_check_digit(number[:11]) == number[11]
     assert insurer_check_digit("3312001") == "5"
 
 
 def test_numbers_check_by_a_second_formula_and_addresses_belong_to_nobody() -> None:
     doubled = {d: sum(map(int, str(2 * d))) for d in range(10)}
     for i in range(300):
-        one = person(i, JAPANESE)
-        assert one.values["licence"][2:4] == f"{(one.birth.year + 20) % 100:02d}"
+        identity = person(i, JAPANESE)
+        assert identity.values["licence"][2:4] == f"{(identity.birth.year + 20) % 100:02d}"
         # P_n from the lowest digit, Q_n = n + 1 up to 6, then n - 5.
-        whole = one.values["my_number"]
+        whole = identity.values["my_number"]
         rest = sum(int(whole[11 - n]) * (n + 1 if n <= 6 else n - 5) for n in range(1, 12)) % 11
         assert int(whole[11]) == (0 if rest <= 1 else 11 - rest)
-        digits = [int(c) for c in reversed(one.values["insurer"])]  # Luhn
+        digits = [int(c) for c in reversed(identity.values["insurer"])]  # Luhn
         assert (sum(digits[::2]) + sum(doubled[d] for d in digits[1::2])) % 10 == 0
-        assert 1 <= int(one.values["insurer"][-6:-4]) <= 47
-        for values in (one.values, person(i, ENGLISH).values):
+        assert 1 <= int(identity.values["insurer"][-6:-4]) <= 47
+        for values in (identity.values, person(i, ENGLISH).values):
             assert re.fullmatch(r"[a-z.]+\d+@example\.(?:com|org|net)", values["email"])

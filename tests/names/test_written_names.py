@@ -219,8 +219,8 @@ def test_every_name_of_the_generator_is_read_with_anything_beside_it(form: str) 
     names = list(dict.fromkeys(names))
     plain = listed(*names, header="first_name,last_name").candidates
     assert pairs(plain) == names
-    written = listed(*((form.format(f=first, la=last),) for first, last in names))
-    assert written.candidates.digest() == plain.digest()
+    names_file = listed(*((form.format(f=first, la=last),) for first, last in names))
+    assert names_file.candidates.digest() == plain.digest()
 
 
 @pytest.mark.parametrize(
@@ -230,8 +230,8 @@ def test_every_japanese_name_of_the_generator_is_read_with_an_honorific(honorifi
     pool = japanese_pool()
     names = [(first, last) for first in pool.first for last in pool.last]
     assert pairs(listed(*names, header="first_name,last_name").candidates) == names
-    written = listed(*((f"{last} {first}{honorific}",) for first, last in names))
-    assert pairs(written.candidates) == names
+    names_file = listed(*((f"{last} {first}{honorific}",) for first, last in names))
+    assert pairs(names_file.candidates) == names
 
 
 def test_titles_in_every_row_and_in_two_cells_give_the_same_list() -> None:
@@ -337,9 +337,9 @@ def test_no_control_is_drawn_that_is_a_member_without_accents() -> None:
         for kind in ("easy", "hard")
     )
     assert easy == [("Mary", "Smith")] and hard and ("Jose", "Garcia") not in hard
-    held = reference_controls(
+    references = reference_controls(
         pool, n_by_pieces={2: 9}, count_pieces=lambda *_: 1, exclude=[("José", "García")], seed=0
     )
-    assert sorted(pairs(held)) == [("Jose", "Smith"), ("Mary", "Garcia"), ("Mary", "Smith")]
-    both = members + make_candidates([("Mary", "Smith")], is_member=True)
-    assert ("Jose", "Garcia") not in pairs(recombined_controls(both, n=9, seed=0))
+    assert sorted(pairs(references)) == [("Jose", "Smith"), ("Mary", "Garcia"), ("Mary", "Smith")]
+    full_list = members + make_candidates([("Mary", "Smith")], is_member=True)
+    assert ("Jose", "Garcia") not in pairs(recombined_controls(full_list, n=9, seed=0))
