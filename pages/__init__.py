@@ -1,1 +1,1 @@
-"""The screens: one page a question. A page shows what the engine found and computes nothing."""
+"""The screens: one page per question. A page shows the engine's results and computes nothing."""

@@ -22,21 +22,29 @@ from audit.names.lists import KeptNames, KeptPassages
 from audit.report.report import choose_audit
 from audit.run import AuditInputs, AuditTask, read_finished_sizes
 from pages.ui import blocks, cached, section
-from pages.ui.access import may, may_or_say
+from pages.ui.access import may, may_or_explain
 from pages.ui.audit_names import (
     draw_names,
     draw_passages,
-    keep_left,
+    keep_draft,
     keep_new,
     line_text,
     start_afresh,
 )
-from pages.ui.blocks import Cell, day, percent
+from pages.ui.blocks import Cell, format_moment, format_percent
 from pages.ui.display_names import model_name, model_names
-from pages.ui.form import act, ask, choose, pick, take
-from pages.ui.judging import sibling_line, siblings
+from pages.ui.form import ask_fields, choose, draw_button, pick, set_pick
+from pages.ui.judging import find_siblings, sibling_line
 from pages.ui.running import FollowedJobs
-from pages.ui.section import attempt, card, draw_table, empty, facts, head, remark
+from pages.ui.section import (
+    attempt,
+    draw_absence,
+    draw_facts,
+    draw_heading,
+    draw_remark,
+    draw_step_card,
+    draw_table,
+)
 from pages.ui.state import Words, go_to
 
 JOBS = FollowedJobs("audit", "audit", lambda _, digest: go_to("verdict", audit=digest))
@@ -50,68 +58,70 @@ Pair = dict[str, RegisteredModel]
 
 @dataclass(frozen=True)
 class Attacker:
-    """What is asked of the models: these fields of a request, and where more settings are drawn."""
+    """The attack that is chosen: fields of a request, and the place for further settings."""
 
     fields: dict[str, Any]
     settings_place: DeltaGenerator
 
 
 def draw(say: Words) -> None:
-    """Draw the three steps, each of them ready or with what is missing, the plan and the start."""
-    may_or_say("ran", say)
+    """Draw the three steps, each ready or with what it lacks, the plan and the start."""
+    may_or_explain("ran", say)
     follow_link()
-    keep_left(say)
+    keep_draft(say)
     again = draw_again(say)
-    with card(say, "audit_models", number=1) as is_done:
+    with draw_step_card(say, "audit_models", number=1) as is_done:
         pair = draw_models(say)
         is_done(pair is not None)
     is_whole = again is not None and not again.missing
     first, rest = st.container(), st.container()
-    if is_whole:  # nothing but the model is to be chosen
+    if is_whole:  # only the model remains to be chosen
         rest = rest.expander(say.text("audit_like_rest"), key="taken_over")
-    with rest, card(say, "audit_names", number=2) as is_done:
+    with rest, draw_step_card(say, "audit_names", number=2) as is_done:
         names = draw_names(say, hospital=pair and pair["hospital"])
         is_done(names is not None)
         passages = draw_passages(say, names=names)
     if passages is not None:
         st.query_params.setdefault("scenario", "2")
-    with rest, card(say, "audit_attacker", number=3) as is_done:
+    with rest, draw_step_card(say, "audit_attacker", number=3) as is_done:
         candidates = names and names.candidates
         attacker = attempt(say, lambda: draw_attacker(say, candidates=candidates, again=again))
         is_done(attacker is not None)
     with first if is_whole else rest, st.container(border=True, key="audit_plan"):
-        head(say, "audit_plan")
+        draw_heading(say, "audit_plan")
         if attacker is not None:
             attempt(say, lambda: draw_plan(say, pair, names, passages, attacker))
     st.session_state[_MEMORY] = {key: st.query_params.get(key, "") for key in _OTHERS}
 
 
 def follow_link() -> None:
-    """Choose what the link says, and then nothing else; without one, what was chosen before."""
-    query, before = st.query_params, st.session_state.get(_MEMORY, {})
+    """Make exactly the choices of the link; without any, restore the last choices."""
+    query, last_choices = st.query_params, st.session_state.get(_MEMORY, {})
     if any(key in query for key in (*_PICKED, *_OTHERS)):
         for key in _PICKED:
-            take(key, query.get(key, ""))
+            set_pick(key, query.get(key, ""))
     else:
-        query.update({key: code for key, code in before.items() if code})
+        query.update({key: code for key, code in last_choices.items() if code})
 
 
-# The same again.
+# An audit that is repeated.
 
 
 def draw_again(say: Words) -> AuditInputs | None:
-    """Offer to ask the same of a new model; return what is taken over where that is chosen."""
-    wanted = st.query_params.get("like", "")
-    line = choose_audit(wanted, audits=cached.kept_audits()[0], demo={})
-    if line is None or (line.is_demo and not wanted):
-        if wanted:
-            remark(say, "audit_like_gone")
+    """Offer to repeat an audit with a new model; return its inputs if that is chosen."""
+    digest_prefix = st.query_params.get("like", "")
+    line = choose_audit(digest_prefix, kept=cached.kept_audits()[0], demo={})
+    if line is None or (line.is_demo and not digest_prefix):
+        if digest_prefix:
+            draw_remark(say, "audit_like_gone")
         return None
-    values = {"hospital": line.hospital, "at": day(line.at)}
+    line_fields = {"hospital": line.hospital, "at": format_moment(line.at)}
     with st.container(border=True, key="again"):
-        if not wanted:
-            head(say, "audit_again", scenario=line.scenario, n=f"{line.n_names:,}", **values)
-            act(
+        if not digest_prefix:
+            draw_heading(
+                say, "audit_again", scenario=line.scenario, n=f"{line.n_names:,}", **line_fields
+            )
+            draw_button(
                 say,
                 "audit_again_go",
                 name="again_go",
@@ -121,26 +131,28 @@ def draw_again(say: Words) -> AuditInputs | None:
             return None
         if "preset" not in st.query_params:
             take_over(line.digest)
-        again = cached.asked_again(line.digest)
-        head(say, "audit_like", **values)
+        again = cached.request_to_repeat(line.digest)
+        draw_heading(say, "audit_like", **line_fields)
         for field in again.missing:
-            remark(say, f"audit_like_no_{field}")
-        act(say, "audit_like_off", name="like_off", kind="tertiary", on_click=let_go)
+            draw_remark(say, f"audit_like_no_{field}")
+        draw_button(
+            say, "audit_like_off", name="like_off", kind="tertiary", on_click=stop_repeating
+        )
     return again
 
 
 def take_over(digest: str) -> None:
-    """Choose all that an audit was asked about but its hospital model."""
-    again = cached.asked_again(digest)
+    """Choose all inputs of an audit except its hospital model."""
+    again = cached.request_to_repeat(digest)
     for key in _PICKED:
-        take(key, "" if key == "hospital" else getattr(again, key))
+        set_pick(key, "" if key == "hospital" else getattr(again, key))
     start_afresh()
     preset = "same" if again.settings is not None else "quick"
     st.query_params.update(like=digest[:12], scenario=str(again.scenario), preset=preset)
 
 
-def let_go() -> None:
-    """Take nothing over any more; what has been chosen stays."""
+def stop_repeating() -> None:
+    """Stop repeating an audit; the choices stay."""
     for key in ("like", "preset"):
         st.query_params.pop(key, None)
 
@@ -149,75 +161,82 @@ def let_go() -> None:
 
 
 def draw_models(say: Words) -> Pair | None:
-    """Draw the choice; return the pair, None where it is not chosen or cannot be compared."""
-    models, chosen = cached.models(), {}
+    """Draw the choice of models; return the pair, or None if it is incomplete or not comparable."""
+    models, pair = cached.models(), {}
     options = model_names(say, models)
     for field, column in zip(("general", "hospital"), st.columns(2, gap="large"), strict=True):
         with column:
             code = pick(say, f"audit_model_{field}", options)
-        if (found := registry.find_model(code, models=models)) is not None:
-            chosen[field] = found
+        if (model := registry.find_model(code, models=models)) is not None:
+            pair[field] = model
     draw_folders(say, models)
-    return chosen if chosen and draw_pair(say, chosen) else None
+    return pair if pair and draw_pair(say, pair) else None
 
 
 def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
-    """Say where models are looked for, and which of those found there are refused."""
+    """Draw which folders are searched for models, and which models in them are refused."""
     folders = registry.count_registered(models)
     if not folders:
-        empty(say, "audit_no_folder")
+        draw_absence(say, "audit_no_folder")
         st.code(f"{registry.VARIABLE}=DIR python -m streamlit run app.py", language="bash")
     for folder, n in folders.items():
         if not n:
-            remark(say, "audit_folder_gone" if n is None else "audit_folder_empty", folder=folder)
-    if bad := [one for one in models if one.refusal]:
-        with st.expander(say.text("audit_refused_models", n=len(bad)), key="refused_models"):
-            names = [model_name(say, one.model_id) for one in bad]
-            reasons = [render_message(one.refusal, say.language) for one in bad]
+            draw_remark(
+                say, "audit_folder_gone" if n is None else "audit_folder_empty", folder=folder
+            )
+    if refused_models := [model for model in models if model.refusal]:
+        with st.expander(
+            say.text("audit_refused_models", n=len(refused_models)), key="refused_models"
+        ):
+            names = [model_name(say, model.model_id) for model in refused_models]
+            reasons = [render_message(model.refusal, say.language) for model in refused_models]
             draw_table(say, "audit_refused", {"model": names, "reason": reasons})
 
 
-def draw_pair(say: Words, chosen: Pair) -> bool:
-    """Draw what is known of the chosen models; False where there are no two to compare."""
-    paths = [model.path for model in chosen.values()]
+def draw_pair(say: Words, pair: Pair) -> bool:
+    """Draw the facts of the chosen models; return whether they are two models to compare."""
+    paths = [model.path for model in pair.values()]
     try:
-        found = cached.check(paths[0], paths[-1])
+        check = cached.check_pair(paths[0], paths[-1])
         with st.spinner(say.text("audit_digest_wait")):
-            digests = dict(zip(chosen, map(look_up_digest, paths), strict=True))
+            digests = dict(zip(pair, map(look_up_digest, paths), strict=True))
     except AuditError as error:
-        blocks.refused(say, error)
+        blocks.draw_refusal(say, error)
         return False
-    is_pair, is_same = len(chosen) == 2, len(set(digests.values())) == 1
-    if found.refusal:
-        why = render_message(found.refusal, say.language)
+    is_pair, is_same = len(pair) == 2, len(set(digests.values())) == 1
+    if check.refusal:
+        why = render_message(check.refusal, say.language)
         st.html(blocks.heading(say.text("audit_pair_refused"), below=why))
     elif is_pair:
-        head(say, "audit_pair_same" if is_same else "audit_pair_fits")
-    draw_traits(say, found, digests)
-    return is_pair and not found.refusal and not is_same
+        draw_heading(say, "audit_pair_same" if is_same else "audit_pair_fits")
+    draw_traits(say, check, digests)
+    return is_pair and not check.refusal and not is_same
 
 
-def draw_traits(say: Words, found: PairCheck, digests: dict[str, str]) -> None:
-    """Draw the facts of the chosen models, those that differ first."""
-    different = {code for code, values in found.traits.items() if len(set(values)) > 1}
-    codes = sorted(found.traits, key=lambda code: code not in different)
+def draw_traits(say: Words, check: PairCheck, digests: dict[str, str]) -> None:
+    """Draw the facts of the chosen models, the differing ones first."""
+    differing_codes = {code for code, traits in check.traits.items() if len(set(traits)) > 1}
+    codes = sorted(check.traits, key=lambda code: code not in differing_codes)
     columns = {"what": [say.text(f"audit_trait_{code}") for code in codes]}
     for place, field in enumerate(digests):
-        values = [found.traits[code][place] for code in codes]
-        columns[field] = [f"{one:,}" if isinstance(one, int) else str(one) for one in values]
+        traits = [check.traits[code][place] for code in codes]
+        columns[field] = [
+            f"{trait:,}" if isinstance(trait, int) else str(trait) for trait in traits
+        ]
     label = say.text("audit_facts")
     if len(digests) == 2:
-        label = say.text("audit_differences", n=len(different))
+        label = say.text("audit_differences", n=len(differing_codes))
         columns["compared"] = [
-            say.text("audit_differs" if code in different else "audit_equal") for code in codes
+            say.text("audit_differs" if code in differing_codes else "audit_equal")
+            for code in codes
         ]
-    with st.expander(label, key="differences", expanded=bool(found.refusal)):
+    with st.expander(label, key="differences", expanded=bool(check.refusal)):
         draw_table(say, "audit_traits", columns)
-        with section.details(say, "digests"):
-            facts(say, "audit_digests", digests)
+        with section.fold_details(say, "digests"):
+            draw_facts(say, "audit_digests", digests)
 
 
-# Step 3: which attacker, and how long he may try.
+# Step 3: the attacker and the length of the attack.
 
 
 def draw_attacker(
@@ -227,39 +246,44 @@ def draw_attacker(
 
     Raises as `Record.with_`.
     """
-    scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), what="scenario")
+    scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), parameter="scenario")
     st.html(scenario_cards(say, chosen=int(scenario)))
     draw_kart(say)
     presets: dict[str, tuple[Any, ...]] = dict(PRESETS)
-    if again is not None and (same := again.settings) is not None:
+    if again is not None and (last_settings := again.settings) is not None:
         presets["same"] = tuple(
-            same if isinstance(same, type(one)) else one for one in PRESETS["quick"]
+            last_settings if isinstance(last_settings, type(settings)) else settings
+            for settings in PRESETS["quick"]
         )
     codes = {code: say.text(f"audit_preset_{code}") for code in presets}
-    preset = choose(say, f"audit_preset_{scenario}", codes, what="preset")
+    preset = choose(say, f"audit_preset_{scenario}", codes, parameter="preset")
     generation, posterior = presets[preset]
     if candidates is not None and preset != "same":
         generation = generation.with_(prompt=choose_prompt(candidates))
-    how = again.run_settings if again is not None else RunSettings()
+    run_settings = again.run_settings if again is not None else RunSettings()
 
-    def asked(usual: Any) -> Any:
-        key = f"set_{type(usual).__name__}"
-        fields = list(type(usual).model_fields)
-        return usual.with_(**ask(say, usual, words="audit", fields=fields, key=key))
+    def ask_settings(defaults: Any) -> Any:
+        key = f"set_{type(defaults).__name__}"
+        fields = list(type(defaults).model_fields)
+        return defaults.with_(**ask_fields(say, defaults, words="audit", fields=fields, key=key))
 
     with st.expander(say.text("audit_settings"), key="settings"):
-        remark(say, "audit_settings_below")
+        draw_remark(say, "audit_settings_below")
         if scenario == "1":
-            generation = asked(generation)
+            generation = ask_settings(generation)
         else:
-            posterior = asked(posterior)
-        fields = {"generation": generation, "posterior": posterior, **dict(asked(how))}
+            posterior = ask_settings(posterior)
+        fields = {
+            "generation": generation,
+            "posterior": posterior,
+            **dict(ask_settings(run_settings)),
+        }
         place = st.container()
     return Attacker({"scenario_number": int(scenario), **fields}, place)
 
 
 def scenario_cards(say: Words, *, chosen: int) -> str:
-    """Return both scenarios as HTML: who the attacker is, and what he does."""
+    """Return both scenarios as HTML: the attacker and the attack."""
     cards = "".join(
         f'<section class="ka-card ka-kart{" ka-chosen" * (number == chosen)}">'
         f"<h3>{say.html(f'audit_scenario_{number}')}</h3>"
@@ -271,18 +295,18 @@ def scenario_cards(say: Words, *, chosen: int) -> str:
 
 
 def draw_kart(say: Words) -> None:
-    """Draw both scenarios in the paper's symbols, folded away."""
+    """Draw both scenarios in the paper's symbols, folded."""
     columns = {"KART": [c.upper() for c in _KART], "": [say.text(f"audit_kart_{c}") for c in _KART]}
     for number, scenario in SCENARIOS.items():
         columns[f"audit_scenario_{number}"] = [
             f"{getattr(scenario, field)} · {say.text(f'audit_kart_{letter}_{number}')}"
             for letter, field in _KART.items()
         ]
-    with section.details(say, "kart"):
+    with section.fold_details(say, "kart"):
         draw_table(say, "audit_kart", columns)
 
 
-# The plan, and what runs.
+# The plan, the start and the running jobs.
 
 
 def draw_plan(
@@ -292,36 +316,38 @@ def draw_plan(
     passages: KeptPassages | None,
     attacker: Attacker,
 ) -> None:
-    """Draw what the audit will take, and its start; else what is missing. Then what runs."""
+    """Draw what the audit will take and its start, or what is missing; then the running jobs."""
     is_alone = attacker.fields["scenario_number"] == 1
-    shown = None if is_alone else passages
-    found = {"models": pair, "names": names, "passages": is_alone or shown}
-    if missing := [say.text(f"audit_missing_{field}") for field, one in found.items() if not one]:
-        remark(say, "audit_missing")
+    scenario_passages = None if is_alone else passages
+    inputs = {"models": pair, "names": names, "passages": is_alone or scenario_passages}
+    if missing := [
+        say.text(f"audit_missing_{field}") for field, choice in inputs.items() if not choice
+    ]:
+        draw_remark(say, "audit_missing")
         st.html(blocks.bullet_list(missing))
         JOBS.draw(say)
         return
     request = AuditRequest(
-        **{who: model.path for who, model in pair.items()},
+        **{role: model.path for role, model in pair.items()},
         candidates=names.candidates,
-        passages=shown and shown.passages,
+        passages=scenario_passages and scenario_passages.passages,
         **attacker.fields,
     )
     with attacker.settings_place:
         request = request.with_(sibling=draw_sibling(say, request))
-    plan = cached.make_plan(request, names=names, passages=shown)
-    lines = {"audit_models": " → ".join(model_name(say, one.model_id) for one in pair.values())}
-    for what, one in (("names", names), ("passages", shown)):
-        if one is not None:
-            lines[f"audit_{what}_list"] = line_text(say, one.line, field=what)
-    facts(say, "audit_plan", lines | plan_lines(say, plan, request))
+    plan = cached.make_plan(request, names=names, passages=scenario_passages)
+    lines = {"audit_models": " → ".join(model_name(say, model.model_id) for model in pair.values())}
+    for list_field, choice in (("names", names), ("passages", scenario_passages)):
+        if choice is not None:
+            lines[f"audit_{list_field}_list"] = line_text(say, choice.line, field=list_field)
+    draw_facts(say, "audit_plan", lines | plan_lines(say, plan, request))
     draw_reach(say, plan, request)
     draw_start(say, plan, request)
-    draw_command(say, plan, names, shown)
+    draw_command(say, plan, names, scenario_passages)
 
 
 def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
-    """Return what the audit will take."""
+    """Return the device, the work, the time and the finished part of an audit."""
     n, n_asked = (*request.sizes().values(), 0)[:2]
     unit = "documents" if request.scenario_number == 1 else "chain" if n_asked else "inputs"
     unit += "_fewer" * (plan.n_chain_inputs < n_asked)
@@ -343,22 +369,25 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
 
 
 def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
-    """Draw what this audit can and cannot conclude, and how many controls that takes."""
+    """Draw what this audit can and cannot conclude, and the number of controls it needs."""
     has_planted = any(map(request.candidates.is_canary, range(len(request.candidates))))
-    known = "planted" if has_planted else "sibling" if request.sibling else "none"
-    lines = [say.text(f"audit_can_{request.control_source}"), say.text(f"audit_known_{known}")]
+    truth_source = "planted" if has_planted else "sibling" if request.sibling else "none"
+    lines = [
+        say.text(f"audit_can_{request.control_source}"),
+        say.text(f"audit_known_{truth_source}"),
+    ]
     if not math.isnan(plan.smallest_auc):
-        share = percent(min(plan.smallest_auc, 1.0))
+        share = format_percent(min(plan.smallest_auc, 1.0))
         lines.append(say.text("audit_power", share=share))
-    head(say, "audit_reach")
+    draw_heading(say, "audit_reach")
     st.html(blocks.bullet_list(lines))
-    seen = []
+    outcomes = []
     for need in plan.needs:
-        what = {None: "group", 1: "one"}.get(need.n_people, "some")
-        share = percent(GROUP_AUC)
-        seen.append(say.text(f"audit_needs_{what}", n=need.n_people, share=share))
+        scope = {None: "group", 1: "one"}.get(need.n_people, "some")
+        share = format_percent(GROUP_AUC)
+        outcomes.append(say.text(f"audit_needs_{scope}", n=need.n_people, share=share))
     columns = {
-        "seen": seen,
+        "seen": outcomes,
         "needed": [
             say.text("audit_needs_never") if need.n_needed is None else need.n_needed
             for need in plan.needs
@@ -376,16 +405,16 @@ def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
 
 def draw_sibling(say: Words, request: AuditRequest) -> str:
     """Draw the choice of a sibling's audit; return its digest, "" for none."""
-    kept = siblings(request.question(digest_of=look_up_digest))
-    if (chosen := st.query_params.get("sibling", "")) and chosen not in kept:
-        take("sibling", "")
-        remark(say, "audit_sibling_gone")
-    options = {code: sibling_line(say, one) for code, one in kept.items()}
+    audits = find_siblings(request.question(digest_of=look_up_digest))
+    if (linked_code := st.query_params.get("sibling", "")) and linked_code not in audits:
+        set_pick("sibling", "")
+        draw_remark(say, "audit_sibling_gone")
+    options = {code: sibling_line(say, audit) for code, audit in audits.items()}
     if not options:
-        remark(say, "audit_sibling_none")
+        draw_remark(say, "audit_sibling_none")
         return ""
     code = pick(say, "audit_sibling", options)
-    return kept[code].digest if code else ""
+    return audits[code].digest if code else ""
 
 
 def time_line(say: Words, plan: Plan) -> str:
@@ -404,12 +433,14 @@ def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
     """Draw the button that starts the audit, the one that opens its result, or its progress."""
     JOBS.draw(say)
     if plan.is_answered(cached.store()):
-        head(say, "audit_answered")
-        if act(say, "audit_open_answer", name="open_answer", kind="primary"):
+        draw_heading(say, "audit_answered")
+        if draw_button(say, "audit_open_answer", name="open_answer", kind="primary"):
             go_to("verdict", audit=plan.digest)
     elif service.active_job(plan.digest) is not None:
-        head(say, "audit_active")
-    elif may("ran") and act(say, "audit_start", name="start", kind="primary", icon="play_arrow"):
+        draw_heading(say, "audit_active")
+    elif may("ran") and draw_button(
+        say, "audit_start", name="start", kind="primary", icon="play_arrow"
+    ):
         with st.spinner(say.text("audit_starting")):
             if keep_new(say):
                 JOBS.start(AuditTask(request=request).question(), n_names=len(request.candidates))
@@ -417,26 +448,26 @@ def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
 
 
 def draw_command(say: Words, plan: Plan, names: KeptNames, passages: KeptPassages | None) -> None:
-    """Draw the command line that asks the same, with the files that it reads."""
+    """Draw the command line for the same audit, and the files that it reads."""
     with st.expander(say.text("audit_command_title"), key="command_details"):
-        facts(say, "audit_same", {"audit_plan_digest": plan.digest})
-        remark(say, "audit_command")
+        draw_facts(say, "audit_same", {"audit_plan_digest": plan.digest})
+        draw_remark(say, "audit_command")
         st.code(plan.command, language="bash", wrap_lines=True)
         files = {"names.csv": (lambda: encode_names_csv(names.candidates), names.line.n)}
         if passages is not None:
             files[passages.file_name] = (lambda: passages.data, passages.line.n)
         for file_name, (make, n) in files.items():
-            what, _, form = file_name.partition(".")
-            section.file_button(
+            stem, _, form = file_name.partition(".")
+            section.draw_file_button(
                 say,
-                what,
+                stem,
                 make,
                 form=form,
-                label=f"audit_{what}_file",
+                label=f"audit_{stem}_file",
                 names="full",
                 is_disabled=not may("exported_full"),
-                **{f"n_{what}": n},
+                **{f"n_{stem}": n},
             )
 
 
-section.page("audit", draw)
+section.draw_page("audit", draw)

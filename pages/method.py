@@ -18,7 +18,7 @@ from audit.tables import UNDEFINED
 from audit.words import LANGUAGES, Words
 from pages.ui import blocks
 from pages.ui.form import choose
-from pages.ui.section import details, draw_table, head, page
+from pages.ui.section import draw_heading, draw_page, draw_table, fold_details
 from pages.ui.state import words_of
 
 MASS = (
@@ -83,17 +83,17 @@ SECTIONS = (
     ("intervals", (), ()),
     ("spans", SPAN_RATES, ("spans_notes", "spans_covered", "spans_leak")),
 )
-"""Heading and sentence, the formulas under them, and what else there is to say."""
+"""Key of heading and sentence, the formulas under them, and the keys of further remarks."""
 
 
 def constants() -> dict[str, object]:
-    """Return what the sentences say in numbers, as the engine has it."""
-    one = GenerationSettings()
+    """Return the engine's constants that the sentences mention."""
+    settings = GenerationSettings()
     return {
-        "top_k": f"{one.top_k:,}",
-        "n_steps": f"{one.n_steps:,}",
-        "n_tokens": one.n_tokens,
-        "n_documents": f"{one.n_documents:,}",
+        "top_k": f"{settings.top_k:,}",
+        "n_steps": f"{settings.n_steps:,}",
+        "n_tokens": settings.n_tokens,
+        "n_documents": f"{settings.n_documents:,}",
         "n_inputs": f"{PosteriorSettings().n_inputs:,}",
         "min_controls": MIN_CONTROLS,
         "alpha": f"{ALPHA:g}",
@@ -109,33 +109,39 @@ def constants() -> dict[str, object]:
     }
 
 
-def draw_measured(say: Words) -> None:
+def draw_measurement(say: Words) -> None:
     """Draw both attacks, the way from a score to the verdict, and the formulas."""
-    values = constants()
-    head(say, "method_asked", **values)
-    with details(say, "method_kart"):
+    numbers = constants()
+    draw_heading(say, "method_asked", **numbers)
+    with fold_details(say, "method_kart"):
         fields = ("number", "knowledge", "anonymization", "resource", "target")
-        every = SCENARIOS.values()
-        columns = {field: [str(getattr(one, field)) for one in every] for field in fields}
+        scenarios = SCENARIOS.values()
+        columns = {
+            field: [str(getattr(scenario, field)) for scenario in scenarios] for field in fields
+        }
         draw_table(say, "method_asked", columns)
-    for key, formulas, others in SECTIONS:
-        head(say, f"method_{key}", **values)
+    for key, formulas, remark_keys in SECTIONS:
+        draw_heading(say, f"method_{key}", **numbers)
         for formula in formulas:
             st.latex(formula)
-        if others:
-            st.html(blocks.bullet_list(say.text(f"method_{one}", **values) for one in others))
+        if remark_keys:
+            st.html(
+                blocks.bullet_list(
+                    say.text(f"method_{remark_key}", **numbers) for remark_key in remark_keys
+                )
+            )
 
 
 def draw_limits(say: Words) -> None:
-    """Draw what is not shown, what was not tried, and what becomes of the data."""
-    for key, one in (("limits", "limit"), ("untried", "untried"), ("policy", "policy")):
-        head(say, f"method_{key}")
-        lines = [say.text(f"method_{one}_{place}") for place in codes(say, f"method_{one}_")]
+    """Draw what the audit does not show, what was not tried, and how data are handled."""
+    for key, stem in (("limits", "limit"), ("untried", "untried"), ("policy", "policy")):
+        draw_heading(say, f"method_{key}")
+        lines = [say.text(f"method_{stem}_{place}") for place in codes(say, f"method_{stem}_")]
         st.html(blocks.bullet_list(lines))
 
 
 def codes(say: Words, prefix: str) -> list[str]:
-    """Return what follows a prefix of keys, in the order of the words."""
+    """Return the rest of each key after a prefix, in the order of the words."""
     return [key.removeprefix(prefix) for key in say.sentences if key.startswith(prefix)]
 
 
@@ -151,18 +157,21 @@ def draw_terms(say: Words) -> None:
 
 def draw_sources(say: Words) -> None:
     """Draw how to reproduce a result, the sources and the versions."""
-    head(say, "method_reproduce", **constants())
+    draw_heading(say, "method_reproduce", **constants())
     st.code(COMMANDS, language="bash")
-    head(say, "method_sources")
+    draw_heading(say, "method_sources")
     st.html(blocks.bullet_list(SOURCES))
-    head(say, "method_versions")
-    found = installed_packages()
-    columns = {"package": list(found), "version": [one or UNDEFINED for one in found.values()]}
+    draw_heading(say, "method_versions")
+    packages = installed_packages()
+    columns = {
+        "package": list(packages),
+        "version": [version or UNDEFINED for version in packages.values()],
+    }
     draw_table(say, "method_versions", columns)
 
 
 TABS = {
-    "measured": draw_measured,
+    "measured": draw_measurement,
     "limits": draw_limits,
     "terms": draw_terms,
     "sources": draw_sources,
@@ -174,4 +183,4 @@ def draw(say: Words) -> None:
     TABS[choose(say, "method_tab", list(TABS))](say)
 
 
-page("method", draw)
+draw_page("method", draw)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pages.ui import corpus, leakage_panel, training_panel
 from pages.ui.form import choose
-from pages.ui.section import page
+from pages.ui.section import draw_page
 
 TABS = {"corpus": corpus.draw, "training": training_panel.draw, "leakage": leakage_panel.draw}
-"""Code of a tab, as it stands in `?tab=` -> what draws it."""
+"""Code of a tab in `?tab=` -> the function that draws it."""
 
-page("workshop", lambda say: TABS[choose(say, "workshop_tab", list(TABS))](say))
+draw_page("workshop", lambda say: TABS[choose(say, "workshop_tab", list(TABS))](say))

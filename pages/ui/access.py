@@ -1,8 +1,8 @@
-"""Who is here and what they may do: login, roles, names in full, and lines of the access log.
+"""Persons and their permissions: login, roles, names in full, and the access log.
 
-Nothing is shown before a login, a reader changes nothing, and names are masked until the reader
-says why. What is seen, done and signed goes into the access log from here, with who did it; who may
-not do it is stopped here, whatever a page has drawn.
+Nothing is shown before a login, a reader changes nothing, and names are masked until the person
+gives a reason. This module logs what a person sees, does and signs, and stops actions that the
+person may not take, whatever a page has drawn.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from audit.report.name_table import mask_name
 from audit.text import written_name
 from audit.words import Words
 from cache.store import Store
-from pages.ui.blocks import heading, plain
+from pages.ui.blocks import escape_markdown, heading
 from pages.ui.state import words
 
 AUDITOR, READER = "auditor", "reader"
 READERS_MAY = ("opened", "exported")
-"""Of the access log's actions; names or notes in full are `exported_full`."""
+"""Actions of the access log that a reader may take; full names or notes are `exported_full`."""
 REASONS = ("check", "report", "inform", "other")
-"""Codes of the reasons that can be given; free text could itself hold a name."""
+"""Codes of the reasons for a reveal; free text could itself hold a name."""
 _MUST_BE_LOGGED = ("revealed", "exported")
 _SHARED = ("masked", "pseudonyms")
 
@@ -53,12 +53,12 @@ _SHARED = ("masked", "pseudonyms")
 
 
 def require_login(say: Words) -> bool:
-    """Return whether the page may be drawn; if not, draw the way to the login and nothing else.
+    """Return whether the page may be drawn; if not, draw only the way to the login.
 
-    A login is asked for where Streamlit's secrets have a section [auth] (OpenID Connect). The
-    router calls this on every run, before it knows of any page. Secrets that are there and cannot
-    be read keep everybody out, and so does a data directory that cannot be used: they may lie in
-    it, and whether there was a login is known there alone.
+    A login is required if Streamlit's secrets have a section [auth] (OpenID Connect). The router
+    calls this on every run, before it defines any page. Secrets that exist but cannot be read lock
+    everybody out. So does a data directory that cannot be used, because it may hold the secrets and
+    the record that there was a login.
     """
     try:
         data_home()
@@ -66,18 +66,18 @@ def require_login(say: Words) -> bool:
         st.html(heading(say.text("no_data"), below=error.render(say.language)))
         return False
     try:
-        providers, known = login_providers(), role()
+        providers, user_role = login_providers(), role()
     except AuditError as error:
         st.html(heading(say.text("login_broken"), below=error.render(say.language)))
         return False
-    if known:
+    if user_role:
         return True
     key = "role_none" if st.user.get("is_logged_in") else "login"
     st.html(heading(say.text(f"{key}_title"), below=say.text(f"{key}_why")))
-    logout_button(say)
+    draw_logout_button(say)
     for provider in providers if key == "login" else ():
-        named = "_with" if len(providers) > 1 else ""
-        label = say.text(f"login_button{named}", provider=plain(provider))
+        suffix = "_with" if len(providers) > 1 else ""
+        label = say.text(f"login_button{suffix}", provider=escape_markdown(provider))
         if st.button(label, key=f"login_{provider}", type="primary"):
             try:
                 st.login(provider or None)
@@ -87,23 +87,23 @@ def require_login(say: Words) -> bool:
     return False
 
 
-def logout_button(say: Words) -> None:
-    """Draw who is logged in and a way out; nothing where there is no login."""
+def draw_logout_button(say: Words) -> None:
+    """Draw who is logged in and the logout button; draw nothing without a login."""
     if st.user.get("is_logged_in"):
-        st.html(f"<p>{say.html('login_as', who=who())}</p>")
+        st.html(f"<p>{say.html('login_as', who=identify_person())}</p>")
         st.button(say.text("logout_button"), key="logout", on_click=st.logout)
 
 
 def login_providers() -> tuple[str, ...]:
-    """Return the names of the login's providers; ("",) is a single one, () means no login.
+    """Return the names of the login's providers: ("",) for a single one, () for no login.
 
-    A data directory that was served with a login once is not served without one.
+    A data directory that was once served with a login is not served without one.
 
     Raises
     ------
     AuditError
-        If there are secrets that cannot be read, or a section [auth] that names no provider, or the
-        settings of the login are gone.
+        If the secrets cannot be read, the section [auth] names no provider, or the settings of the
+        login are gone.
     """
     providers = _providers(_secrets())
     if providers:
@@ -138,18 +138,18 @@ def _providers(secrets: Mapping[str, Any]) -> tuple[str, ...]:
     if "auth" not in secrets:
         return ()
     section = secrets["auth"] if isinstance(secrets["auth"], dict) else {}
-    several = tuple(name for name, value in section.items() if isinstance(value, dict))
-    if not several and not section.get("client_id"):
+    provider_names = tuple(name for name, options in section.items() if isinstance(options, dict))
+    if not provider_names and not section.get("client_id"):
         raise AuditError(
             "The section [auth] names no login provider.",
             where=SECRETS,
             do="Give client_id, client_secret and server_metadata_url; see docs/security.md.",
         )
-    return several or ("",)
+    return provider_names or ("",)
 
 
 def refusal() -> AuditError | None:
-    """Return why nothing at all may be served now; None where pages may be."""
+    """Return the reason why nothing may be served, or None."""
     try:
         login_providers()
     except AuditError as error:
@@ -158,7 +158,7 @@ def refusal() -> AuditError | None:
 
 
 def secrets_files() -> tuple[Path, ...]:
-    """Return where the login's settings are looked for."""
+    """Return the files that may hold the login's settings."""
     return tuple(map(Path, st.get_option("secrets.files")))
 
 
@@ -168,7 +168,7 @@ def open_secrets() -> tuple[Path, ...]:
 
 
 def warn_of_open_secrets(say: Words) -> None:
-    """Tell an auditor of files of secrets that others can read."""
+    """Warn an auditor of files of secrets that others can read."""
     for path in open_secrets() if may("changed") else ():
         below = say.text("secrets_open_do", file=path)
         st.html(heading(say.text("secrets_open"), below=below))
@@ -177,8 +177,8 @@ def warn_of_open_secrets(say: Words) -> None:
 # The person, and what they may do.
 
 
-def who() -> str:
-    """Return the person: the login's e-mail or name, else the operating system's account."""
+def identify_person() -> str:
+    """Return the login's e-mail or name, or else the operating system's account."""
     if st.user.get("is_logged_in"):
         for claim in ("email", "preferred_username", "name", "sub"):
             if st.user.get(claim):
@@ -187,18 +187,18 @@ def who() -> str:
 
 
 def has_logins() -> bool:
-    """Whether a login is set up."""
+    """Return whether a login is set up."""
     return bool(login_providers())
 
 
 def role(user: Mapping[str, Any] | None = None) -> str:
-    """Return `AUDITOR`, `READER`, or "" for whoever is nobody here.
+    """Return `AUDITOR`, `READER`, or "" for a person without a role.
 
-    `user` is what a login says of a person; without it that of the page's session counts.
+    `user` holds the claims of a login, by default those of the page's session.
 
-    The section [roles] of Streamlit's secrets lists e-mails; "*" as readers is everybody who is
-    logged in. Without a login, or without that section, everybody is an auditor. Raises AuditError
-    as `login_providers`.
+    The section [roles] of Streamlit's secrets lists e-mails; "*" stands for everybody who is logged
+    in. Without a login, or without that section, everybody is an auditor. Raises AuditError as
+    `login_providers`.
     """
     if not has_logins():
         return AUDITOR
@@ -207,50 +207,50 @@ def role(user: Mapping[str, Any] | None = None) -> str:
         return ""
     roles = st.secrets.to_dict().get("roles", {AUDITOR: "*"})
     mail = "" if user.get("email_verified") is False else str(user.get("email") or "")
-    for one in (AUDITOR, READER):
-        listed = roles.get(one, ()) if isinstance(roles, dict) else None
-        if listed != "*" and not (isinstance(listed, list | tuple) and all(map(_is_text, listed))):
+    for role_name in (AUDITOR, READER):
+        mails = roles.get(role_name, ()) if isinstance(roles, dict) else None
+        if mails != "*" and not (isinstance(mails, list | tuple) and all(map(_is_text, mails))):
             raise AuditError(
                 "The section [roles] is no lists of e-mails.",
                 where=SECRETS,
                 do="Mend it; until then nobody gets in.",
             )
-        if listed == "*" or mail.casefold() in map(str.casefold, listed):
-            return one
+        if mails == "*" or mail.casefold() in map(str.casefold, mails):
+            return role_name
     return ""
 
 
 def role_of_cookies(cookies: Mapping[str, str]) -> str:
-    """Return the role of whoever sends these cookies with a request outside a page's session.
+    """Return the role of the person who sends these cookies outside a page's session.
 
-    Streamlit asks for a login where a page is drawn, and for none where it sends a file.
+    Streamlit itself requires a login for pages, but not for the files that it sends.
     """
 
-    def signed(name: str) -> bytes | None:
+    def read_cookie(name: str) -> bytes | None:
         return decode_signed_value(get_cookie_secret(), name, cookies.get(name, ""))
 
     try:
-        user = json.loads(get_cookie_with_chunks(signed, USER_COOKIE_NAME) or "{}")
+        user = json.loads(get_cookie_with_chunks(read_cookie, USER_COOKIE_NAME) or "{}")
         return role(user if isinstance(user, dict) else {})
     except (AuditError, ValueError):
         return ""
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value)
+def _is_text(entry: object) -> bool:
+    return isinstance(entry, str) and bool(entry)
 
 
 def may(action: str) -> bool:
-    """Whether this person may do what the access log calls so."""
+    """Return whether this person may take an action of the access log."""
     try:
-        known = role()
+        user_role = role()
     except AuditError:
         return False
-    return known == AUDITOR or (known == READER and action in READERS_MAY)
+    return user_role == AUDITOR or (user_role == READER and action in READERS_MAY)
 
 
-def may_or_say(action: str, say: Words) -> bool:
-    """Return whether this person may do it; if not, draw why."""
+def may_or_explain(action: str, say: Words) -> bool:
+    """Return whether this person may take an action; if not, draw why."""
     if may(action):
         return True
     st.html(heading("", below=say.text("role_reader")))
@@ -259,10 +259,10 @@ def may_or_say(action: str, say: Words) -> bool:
 
 def _refuse_readers() -> None:
     if get_script_run_ctx(suppress_warning=True) is not None and not may("changed"):
-        raise _only_auditors()
+        raise _auditors_only_error()
 
 
-def _only_auditors() -> AuditError:
+def _auditors_only_error() -> AuditError:
     return AuditError("You may look at results here; only an auditor may change something.")
 
 
@@ -272,13 +272,13 @@ check_changes(_refuse_readers)
 # The access log.
 
 
-def note(action: str, *, audit: str = "", is_once: bool = False, **counts: int | str) -> None:
-    """Write one line of the access log; names and texts of notes never go in.
+def log_action(action: str, *, audit: str = "", is_once: bool = False, **counts: int | str) -> None:
+    """Write one line of the access log; it never holds names or texts of notes.
 
-    "opened" is written once for a session, page (`page=`) and audit, and with `is_once` the same
-    line of anything. A log that cannot be written
-    stops what shows or hands out names; all else goes on, with a warning on the page. Where this
-    person may not do it, the page says so and ends.
+    "opened" is written once for each session, page (`page=`) and audit; with `is_once` the same
+    holds for equal lines of any action. If the log cannot be written, an action that shows or hands
+    out names raises; any other action goes on, with a warning on the page. If this person may not
+    take the action, the page says so and ends.
 
     Parameters
     ----------
@@ -291,45 +291,45 @@ def note(action: str, *, audit: str = "", is_once: bool = False, **counts: int |
         If names would be revealed or exported without a line in the log.
     """
     say = words()
-    if not may_or_say(action, say):
+    if not may_or_explain(action, say):
         st.stop()
     is_once = is_once or action == "opened"
-    what = counts.get("page") if action == "opened" else tuple(counts.items())
-    mark = (action, audit[:12], what)
-    seen: set[Any] = st.session_state.setdefault("noted_once", set())
-    if is_once and mark in seen:
+    subject = counts.get("page") if action == "opened" else tuple(counts.items())
+    mark = (action, audit[:12], subject)
+    logged_marks: set[Any] = st.session_state.setdefault("noted_once", set())
+    if is_once and mark in logged_marks:
         return
     try:
-        record(action, who=who(), audit=audit, **counts)
+        record(action, who=identify_person(), audit=audit, **counts)
     except AuditError as error:
         if action in _MUST_BE_LOGGED:
             raise
         st.html(heading(say.text("report_log_fails"), below=error.render(say.language)))
         return
     if is_once:
-        seen.add(mark)
+        logged_marks.add(mark)
 
 
-def note_upload(file: Any, *, what: str) -> None:
-    """Write an uploaded file's size into the access log, once; its name may hold a person's."""
-    seen: set[str] = st.session_state.setdefault("noted_uploads", set())
-    if file.file_id not in seen:
-        seen.add(file.file_id)
-        note("uploaded", what=what, n_bytes=file.size)
+def log_upload(file: Any, *, file_kind: str) -> None:
+    """Log an uploaded file's size once, without its name, which may hold a person's name."""
+    logged_ids: set[str] = st.session_state.setdefault("noted_uploads", set())
+    if file.file_id not in logged_ids:
+        logged_ids.add(file.file_id)
+        log_action("uploaded", what=file_kind, n_bytes=file.size)
 
 
 def logged_export(
     make: Callable[[], bytes], *, audit: str = "", **counts: int | str
 ) -> Callable[[], bytes]:
-    """Return what a download button calls: the file is made only once its line is in the log.
+    """Return the function of a download button: it writes the log line, then makes the file.
 
-    `make` runs outside the page's script, so that it must not use Streamlit.
+    `make` runs outside the page's script, so it must not use Streamlit.
     """
-    person, is_allowed = who(), may_export(counts)
+    person, is_allowed = identify_person(), may_export(counts)
 
     def export() -> bytes:
         if not is_allowed:
-            raise _only_auditors()
+            raise _auditors_only_error()
         record("exported", who=person, audit=audit, **counts)
         return make()
 
@@ -337,27 +337,31 @@ def logged_export(
 
 
 def may_export(counts: Mapping[str, object]) -> bool:
-    """Whether this person may take a file of which the log says this; a reader, no full names."""
+    """Return whether this person may export such a file; readers may not export full names."""
     return may("exported" if counts.get("names") in _SHARED else "exported_full")
 
 
-def decide(seen: Decision, **how: Any) -> Decision:
-    """Decide anew, as this person: `audit.report.decision.decide`, which writes the log."""
-    return decision.decide(seen, **how, by=who(), store=Store(results_dir()))
+def decide(shown_decision: Decision, **fields: Any) -> Decision:
+    """Decide as this person with `audit.report.decision.decide`, which writes the log."""
+    return decision.decide(
+        shown_decision, **fields, by=identify_person(), store=Store(results_dir())
+    )
 
 
-def sign(seen: Decision, *, name: str = "", **how: Any) -> Decision:
-    """Sign as this person: where logins are on, by the login and not by the name given."""
+def sign(shown_decision: Decision, *, name: str = "", **fields: Any) -> Decision:
+    """Sign as this person; with logins, the login's name replaces `name`."""
     is_login = has_logins()
-    how |= {"name": who() if is_login else name, "is_login": is_login}
-    return decision.sign(seen, **how, by=who(), store=Store(results_dir()))
+    fields |= {"name": identify_person() if is_login else name, "is_login": is_login}
+    return decision.sign(shown_decision, **fields, by=identify_person(), store=Store(results_dir()))
 
 
-def withdraw(seen: Decision, *, name: str) -> Decision:
-    """Take a signature back; where logins are on, one's own alone."""
-    if has_logins() and name != who():
+def withdraw(shown_decision: Decision, *, name: str) -> Decision:
+    """Withdraw a signature; with logins, only the person's own."""
+    if has_logins() and name != identify_person():
         raise AuditError("Only who has signed takes the signature back.", where="decision")
-    return decision.withdraw(seen, name=name, by=who(), store=Store(results_dir()))
+    return decision.withdraw(
+        shown_decision, name=name, by=identify_person(), store=Store(results_dir())
+    )
 
 
 # Names in full.
@@ -368,28 +372,28 @@ def is_revealed() -> bool:
     return bool(st.session_state.get("is_revealed"))
 
 
-def names_in_files() -> str:
-    """Return the log's word for how a file of what is seen writes names."""
+def name_form() -> str:
+    """Return the log's word for the form of names in a file of what the screen shows."""
     return "full" if is_revealed() else "masked"
 
 
-def shown_name(first: str, last: str) -> str:
-    """Return a name as this session shows it: initials, or in full; not escaped yet."""
-    return written_name(first, last) if is_revealed() else mask_name(first, last)
+def format_name(first: str, last: str) -> str:
+    """Return a name as this session shows it, as initials or in full; not escaped."""
+    return written_name(first, last) if is_revealed() else masked_name(first, last)
 
 
-def shown_passage(passage_id: str, *, number: int) -> str:
-    """Return what a passage is called: the hospital's own word for it may name somebody."""
+def format_passage_id(passage_id: str, *, number: int) -> str:
+    """Return a passage's number, or its identifier once names are revealed: it may hold a name."""
     return passage_id if is_revealed() else f"{number}"
 
 
-def reveal_switch(say: Words, *, audit: str) -> None:
-    """Draw the sidebar's switch for an audit (digest); revealing needs a reason and is logged."""
+def draw_reveal_switch(say: Words, *, audit: str) -> None:
+    """Draw the sidebar's switch that reveals names; a reveal needs a reason and is logged."""
 
     def hide() -> None:
         st.session_state["is_revealed"] = False
 
-    if not may_or_say("revealed", say):
+    if not may_or_explain("revealed", say):
         hide()
         return
     if is_revealed():
@@ -407,7 +411,7 @@ def reveal_switch(say: Words, *, audit: str) -> None:
         )
         if st.button(say.text("reveal_now"), key="reveal_now", type="primary"):
             try:
-                note("revealed", audit=audit, reason=reason)
+                log_action("revealed", audit=audit, reason=reason)
             except AuditError as error:
                 why = error.render(say.language)
                 st.html(heading("", below=say.text("reveal_refused", why=why)))

@@ -1,4 +1,4 @@
-"""Step 2 of an audit: whose names are asked about, and the passages of the notes without names."""
+"""Step 2 of an audit: the list of names, and the passages of the de-identified notes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,22 @@ from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
 from pages.ui import cached
-from pages.ui.access import is_revealed, may, note_upload, shown_name
-from pages.ui.blocks import escaped, refused
+from pages.ui.access import format_name, is_revealed, log_upload, may
+from pages.ui.blocks import draw_refusal, escape_html
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.display_names import corpus_name, list_name
-from pages.ui.form import act, pick, take, tick, upload
+from pages.ui.form import draw_button, draw_toggle, pick, set_pick, upload
 from pages.ui.judging import ask_source
-from pages.ui.note_text import box, passage_html
-from pages.ui.section import attempt, draw_table, figure, file_button, frame, head, remark
+from pages.ui.note_text import note_box, passage_html
+from pages.ui.section import (
+    attempt,
+    draw_figure,
+    draw_file_button,
+    draw_frame,
+    draw_heading,
+    draw_remark,
+    draw_table,
+)
 from pages.ui.state import Words
 
 DRAWN = ("easy", "hard", "recombined")
@@ -45,53 +53,53 @@ _RAISED = str.maketrans("-0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
 T = TypeVar("T", KeptNames, KeptPassages)
 
 
-# What is new in this step is kept by a button, by starting the audit, or by leaving the page.
+# A button, the start of the audit, or leaving the page keeps the drafts of this step.
 
 
 def keep_new(say: Words) -> bool:
-    """Keep and choose what has been made in this step; say why, and return False, if it fails."""
+    """Keep and choose the drafts of this step; if that fails, draw why and return False."""
     new: dict[str, Callable[[], str]] = st.session_state.pop(_NEW, {})
     for field, keep in new.items():
         code = attempt(say, keep)
         if code is None:
             return False
-        take(field, code[:12])
+        set_pick(field, code[:12])
     if new:
         start_afresh()
     return True
 
 
-def keep_left(say: Words) -> None:
-    """Keep what was made when the reader left the page: the box to upload is empty since."""
-    if _box("file") not in st.session_state:
+def keep_draft(say: Words) -> None:
+    """Keep the drafts if the reader has left the page, which empties the upload box."""
+    if _box_key("file") not in st.session_state:
         keep_new(say)
     st.session_state[_NEW] = {}
 
 
 def start_afresh() -> None:
-    """Empty the boxes of which a list is made: each gets another key."""
+    """Empty the boxes for a new list by giving each a new key."""
     st.session_state[_NEW] = {}
     st.session_state[_ROUND] = st.session_state.get(_ROUND, 0) + 1
 
 
-def _box(name: str) -> str:
+def _box_key(name: str) -> str:
     return f"names_{name}_{st.session_state.get(_ROUND, 0)}"
 
 
-def keep_button(say: Words, field: str, keep: Callable[..., str], *, usual: str = "") -> None:
-    """Draw the title, `usual` to begin with, and the button that keeps a new thing."""
+def keep_button(say: Words, field: str, keep: Callable[..., str], *, default: str = "") -> None:
+    """Draw a title, by default `default`, and the button that keeps a draft under it."""
     title, button = st.columns([3, 1], vertical_alignment="bottom")
     label = title.text_input(
         say.text("audit_title_of_new"),
-        value=usual,
-        key=_box(f"{field}_title"),
+        value=default,
+        key=_box_key(f"{field}_title"),
         max_chars=MAX_TITLE_CHARS,
         help=say.text("audit_title_of_new_help"),
     )
     st.session_state[_NEW][field] = partial(keep, label=label, store=cached.store())
     with button:
-        pressed = act(say, "audit_keep", name=f"keep_{field}", is_wide=True)
-    if pressed and keep_new(say):
+        is_pressed = draw_button(say, "audit_keep", name=f"keep_{field}", is_wide=True)
+    if is_pressed and keep_new(say):
         st.rerun()
 
 
@@ -100,35 +108,35 @@ def choose_or_make(
     field: str,
     lines: Sequence[Line],
     *,
-    kept: Callable[[str], T],
+    read_kept: Callable[[str], T],
     make: Callable[[T | None], T | None],
     draw: Callable[[T], None],
     is_open: bool = False,
 ) -> T | None:
-    """Draw the choice of one that is kept and, folded away, what a new one is made of.
+    """Draw the choice of a kept list (or passages) and, folded, the inputs of a new one.
 
-    `make` is called with the chosen one and returns a new one, None where nothing is given. Draws
-    what is to be asked about and returns it.
+    `make` takes the chosen one and returns a new one, or None without inputs. The result is drawn
+    and returned.
     """
-    options = {one.code: line_text(say, one, field=field) for one in lines}
-    code = pick(say, f"audit_{field}_list", options, what=field)
-    found = attempt(say, lambda: kept(code)) if code else None
-    place, key = st.container(), f"{'other' if found else 'new'}_{field}"
-    with st.expander(say.text(f"audit_new_{field}"), key=key, expanded=is_open and found is None):
+    options = {line.code: line_text(say, line, field=field) for line in lines}
+    code = pick(say, f"audit_{field}_list", options, parameter=field)
+    choice = attempt(say, lambda: read_kept(code)) if code else None
+    place, key = st.container(), f"{'other' if choice else 'new'}_{field}"
+    with st.expander(say.text(f"audit_new_{field}"), key=key, expanded=is_open and choice is None):
         try:
-            found = (make(found) if may("uploaded") else None) or found
+            choice = (make(choice) if may("uploaded") else None) or choice
         except AuditError as error:
-            found = None
+            choice = None
             with place:
-                refused(say, error)
-    if found is not None:
+                draw_refusal(say, error)
+    if choice is not None:
         with place:
-            draw(found)
-    return found
+            draw(choice)
+    return choice
 
 
 def line_text(say: Words, line: Line, *, field: str) -> str:
-    """Return a list's line, or that of passages, in a choice."""
+    """Return the line of a list or of passages in a choice."""
     name = list_name(say, line) if line.code else line.label or say.text("audit_plan_new")
     text = say.text(f"audit_{field}_line", name=name, n=f"{line.n:,}")
     if not line.source:
@@ -138,13 +146,13 @@ def line_text(say: Words, line: Line, *, field: str) -> str:
 
 
 def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
-    """Draw the box for a file; return what was uploaded, None for nothing."""
-    remark(say, f"audit_{field}_format")
+    """Draw the box for a file; return the upload or None."""
+    draw_remark(say, f"audit_{field}_format")
     file = st.file_uploader(
         say.text(f"audit_{field}_file_up"), type=forms, key=box, max_upload_size=_MAX_MB[field]
     )
     if file is not None:
-        note_upload(file, what=field)
+        log_upload(file, file_kind=field)
     return file
 
 
@@ -152,13 +160,13 @@ def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
 
 
 def draw_names(say: Words, *, hospital: RegisteredModel | None) -> KeptNames | None:
-    """Draw the choice of a list and the making of one; return the one to be asked about."""
-    remark(say, "audit_names_below")
+    """Draw the choice of a list and the inputs of a new one; return the list for the audit."""
+    draw_remark(say, "audit_names_below")
     view = choose_or_make(
         say,
         "names",
         lists.all_names(cached.store()),
-        kept=cached.names,
+        read_kept=cached.names,
         is_open=True,
         make=partial(make_list, say, hospital),
         draw=partial(draw_list, say, hospital),
@@ -168,19 +176,19 @@ def draw_names(say: Words, *, hospital: RegisteredModel | None) -> KeptNames | N
     view = draw_source(say, view)
     if not view.line.code:
         keep = partial(lists.keep_names, view.candidates)
-        keep_button(say, "names", keep, usual=view.line.label)
+        keep_button(say, "names", keep, default=view.line.label)
     return view
 
 
 def make_list(
     say: Words, hospital: RegisteredModel | None, base: KeptNames | None
 ) -> KeptNames | None:
-    """Draw what a list is made of; return it, None for nothing. Raises as `cached.new_names`."""
+    """Draw the inputs of a list; return the list or None. Raises as `cached.new_names`."""
     files = st.container()
     draw_corpus_lists(say)
     left, right = files.columns(2, gap="large")
     with left:
-        file_button(
+        draw_file_button(
             say,
             "names_template",
             lambda: make_names_template().encode("utf-8-sig"),
@@ -188,26 +196,28 @@ def make_list(
             name="names_template",
             file_name="names-template.csv",
         )
-        file = ask_file(say, "names", forms=NAMES_ENDINGS, box=_box("file"))
+        file = ask_file(say, "names", forms=NAMES_ENDINGS, box=_box_key("file"))
         can_start = base is not None and file is None
-        is_started = can_start and tick(say, "audit_from", name=_box("from"), is_box=True)
-        own = upload(
+        is_started = can_start and draw_toggle(
+            say, "audit_from", name=_box_key("from"), is_box=True
+        )
+        control_files = upload(
             say,
             "audit_own",
             NAMES_ENDINGS,
-            most_mb=_MAX_MB["names"],
-            what="names",
-            name=_box("own"),
+            max_mb=_MAX_MB["names"],
+            file_kind="names",
+            name=_box_key("own"),
         )
     with right:
-        remark(say, "audit_draw")
-        wanted = {
+        draw_remark(say, "audit_draw")
+        kind_sizes = {
             kind: st.number_input(
                 say.text(f"kind_{kind}"),
                 min_value=0,
                 max_value=MAX_DRAWN,
                 step=10,
-                key=_box(f"draw_{kind}"),
+                key=_box_key(f"draw_{kind}"),
                 help=say.text(f"audit_draw_{kind}_help"),
             )
             for kind in DRAWN
@@ -221,64 +231,64 @@ def make_list(
     try:
         view = cached.new_names(
             file.getvalue() if file else None,
-            base=base.line.code if base and (is_started or own) else "",
-            own=own[0].getvalue() if own else None,
-            wanted=wanted,
+            base=base.line.code if base and (is_started or control_files) else "",
+            control_bytes=control_files[0].getvalue() if control_files else None,
+            kind_sizes=kind_sizes,
             model=hospital and hospital.path,
             progress=listen,
         )
     finally:
         place.empty()
     if view is not None:
-        drawn = view.line.n - view.n_given - view.n_own
-        counts = {"given": view.n_given, "own": view.n_own, "drawn": drawn}
+        n_drawn = view.line.n - view.n_given - view.n_own
+        counts = {"given": view.n_given, "own": view.n_own, "drawn": n_drawn}
         with files:
-            head(say, "audit_draft", **{name: f"{n:,}" for name, n in counts.items()})
-    elif own:
-        remark(say, "audit_own_alone")
+            draw_heading(say, "audit_draft", **{name: f"{n:,}" for name, n in counts.items()})
+    elif control_files:
+        draw_remark(say, "audit_own_alone")
     return view
 
 
 def draw_source(say: Words, view: KeptNames) -> KeptNames:
-    """Draw where the list's controls come from: what it says, or the question, unanswered at first.
+    """Draw the source of the list's controls, or a question about it without a default.
 
-    Returns the list with the answer; without one it is as it was.
+    Returns the list with the answer, or the list itself if there is no answer.
     """
-    head(say, "audit_source")
+    draw_heading(say, "audit_source")
     if source := view.candidates.source:
-        remark(say, f"audit_source_{source}")
+        draw_remark(say, f"audit_source_{source}")
         return view
     answer = ask_source(
         say, view.candidates.possible_sources, key=f"source_{salted_digest(view.digest)[:12]}"
     )
     if answer is None:
-        remark(say, "audit_source_none")
+        draw_remark(say, "audit_source_none")
         return view
-    return cached.stated_names(view, source=answer)
+    return cached.names_with_source(view, source=answer)
 
 
 def draw_corpus_lists(say: Words) -> None:
-    """Draw the way to the names and passages of a corpus that was built here."""
-    corpora = {one.corpus_id: one for one in CORPORA.all()}
+    """Draw the choice of a corpus that was built here, to use its names and passages."""
+    corpora = {corpus.corpus_id: corpus for corpus in CORPORA.all()}
     if not corpora:
         return
     corpus_id = st.selectbox(
         say.text("audit_of_corpus"),
         list(corpora),
         index=None,
-        key=_box("corpus"),
-        format_func=lambda one: corpus_name(say, corpora[one]),
+        key=_box_key("corpus"),
+        format_func=lambda code: corpus_name(say, corpora[code]),
         placeholder=say.text("pick_none"),
         help=say.text("audit_of_corpus_help"),
     )
-    if not corpus_id or not act(say, "audit_of_corpus_go", name="corpus_lists"):
+    if not corpus_id or not draw_button(say, "audit_of_corpus_go", name="corpus_lists"):
         return
     corpus, store = corpora[corpus_id], cached.store()
     with st.spinner(say.text("audit_keeping")):
-        kept = attempt(say, lambda: keep_lists(corpus, store=store))
-    if kept is not None:
-        for field, digest in zip(("names", "passages"), kept, strict=False):
-            take(field, digest[:12])
+        list_digests = attempt(say, lambda: keep_lists(corpus, store=store))
+    if list_digests is not None:
+        for field, digest in zip(("names", "passages"), list_digests, strict=False):
+            set_pick(field, digest[:12])
         start_afresh()
         st.rerun()
 
@@ -286,19 +296,19 @@ def draw_corpus_lists(say: Words) -> None:
 def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> None:
     """Draw a list: counts, remarks on its rows, word pieces, popularity, and its names."""
     truth = say.text("audit_has_truth" if view.candidates.has_truth else "audit_has_no_truth")
-    read = say.text("audit_encoding", encoding=view.encoding) if view.encoding else ""
-    known = view.facts
+    encoding_text = say.text("audit_encoding", encoding=view.encoding) if view.encoding else ""
+    list_facts = view.facts
     counts = {
         "audit_n_names": view.line.n,
-        "audit_n_members": known.n_members,
-        **{f"kind_{kind}": n for kind, n in known.by_kind.items()},
-        "audit_n_unknown": known.n_unknown,
-        **{f"audit_script_{script}": n for script, n in known.scripts.items()},
-        **({"audit_n_one_part": known.n_one_part} if known.n_one_part else {}),
-        "audit_n_mentions": known.n_with_mentions,
+        "audit_n_members": list_facts.n_members,
+        **{f"kind_{kind}": n for kind, n in list_facts.by_kind.items()},
+        "audit_n_unknown": list_facts.n_unknown,
+        **{f"audit_script_{script}": n for script, n in list_facts.scripts.items()},
+        **({"audit_n_one_part": list_facts.n_one_part} if list_facts.n_one_part else {}),
+        "audit_n_mentions": list_facts.n_with_mentions,
     }
     columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
-    draw_table(say, "audit_counts", columns, caption=f"{read} {truth}".strip())
+    draw_table(say, "audit_counts", columns, caption=f"{encoding_text} {truth}".strip())
     warnings = []
     warnings += [render_message(note, say.language) for note in report_letter_case(view.candidates)]
     if kinds := guessed_kinds(view.candidates):
@@ -307,47 +317,47 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
     draw_notes(say, view.own_notes, title="audit_own_notes")
     spelling = None
     if hospital is None:
-        remark(say, "audit_no_spelling")
+        draw_remark(say, "audit_no_spelling")
     else:
-        spelling = attempt(say, lambda: cached.spelt(view, model=hospital.path))
+        spelling = attempt(say, lambda: cached.spell_names(view, model=hospital.path))
     if spelling is not None and spelling.by_pieces.n_missing:
         warnings.append(say.text("audit_unspelt", n=spelling.by_pieces.n_missing))
     if spelling is not None and spelling.n_twins:
         twins = Message(TWINS, n_twins=spelling.n_twins, n_score=view.line.n)
         warnings.append(render_message(twins, say.language))
     for text in warnings:
-        st.html(f'<p class="ka-refused">{escaped(text)}</p>')
+        st.html(f'<p class="ka-refused">{escape_html(text)}</p>')
     with st.expander(say.text("audit_look"), key="look", expanded=not view.line.code):
         left, right = st.columns(2, gap="large")
         if spelling is not None:
             with left:
                 draw_histogram(say, "audit_pieces", spelling.by_pieces, "{:.0f}".format)
         with right:
-            draw_histogram(say, "audit_popularity", known.popularity, power_of_ten)
-        if tick(say, "audit_show_names", name="show_names"):
+            draw_histogram(say, "audit_popularity", list_facts.popularity, power_of_ten)
+        if draw_toggle(say, "audit_show_names", name="show_names"):
             draw_each(say, view, spelling)
 
 
 def draw_notes(say: Words, notes: Sequence[RowNote], *, title: str) -> None:
-    """Draw what is to be known of single rows."""
+    """Draw the notes on single rows."""
     if notes:
-        n, shown = f"{len(notes):,}", notes[:_MAX_NOTES]
-        rows = [str(one.row) for one in shown]
-        remarks = [render_message(one.what, say.language) for one in shown]
+        n, visible_notes = f"{len(notes):,}", notes[:_MAX_NOTES]
+        rows = [str(note.row) for note in visible_notes]
+        remarks = [render_message(note.what, say.language) for note in visible_notes]
         with st.expander(say.text(title, n=n), key=title):
             columns = {"row": rows, "remark": remarks}
-            draw_table(say, "audit_notes", columns, of=title, shown=len(rows), n=n)
+            draw_table(say, "audit_notes", columns, variant=title, shown=len(rows), n=n)
 
 
 def power_of_ten(exponent: float) -> str:
-    """Return 10 to a power as it is written."""
+    """Format a power of ten with a raised exponent."""
     return "10" + f"{exponent:g}".translate(_RAISED)
 
 
-def draw_histogram(say: Words, key: str, bins: Bins, shown: Callable[[float], str]) -> None:
+def draw_histogram(say: Words, key: str, bins: Bins, format_start: Callable[[float], str]) -> None:
     """Draw how many names fall into each bin: tested names rust, controls grey."""
-    head(say, key)
-    ticks, axis = list(map(shown, bins.starts)), f"{key}_axis"
+    draw_heading(say, key)
+    ticks, axis = list(map(format_start, bins.starts)), f"{key}_axis"
     columns = {"audit_tested": list(bins.n_tested), "audit_controls": list(bins.n_controls)}
     series = [
         Series(
@@ -363,7 +373,7 @@ def draw_histogram(say: Words, key: str, bins: Bins, shown: Callable[[float], st
     x, y = Axis(say.text(axis), has_grid=False), Axis(say.text("audit_counts_names"))
     chart = plot(series, x=x, y=y, height=260)
     chart.update_xaxes(type="category")
-    figure(say, key, chart, table={axis: ticks, **columns}, n=bins.n_missing)
+    draw_figure(say, key, chart, table={axis: ticks, **columns}, n=bins.n_missing)
 
 
 def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
@@ -371,12 +381,12 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
     names = view.candidates
 
     def kind(is_member: bool | None, control: str) -> str:
-        one = "audit_one_unknown" if is_member is None else "audit_one_member"
-        return say.text(f"kind_{control}" if is_member is False else one)
+        person_key = "audit_one_unknown" if is_member is None else "audit_one_member"
+        return say.text(f"kind_{control}" if is_member is False else person_key)
 
     columns: dict[str, list[object]] = {
         "audit_notes_row": list(names.row),
-        "name": list(map(shown_name, names.first, names.last)),
+        "name": list(map(format_name, names.first, names.last)),
         "kind": list(map(kind, names.is_member, names.control_kind)),
         "mentions": list(names.n_mentions),
     }
@@ -385,28 +395,28 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
             columns[f"others_{part}"] = list(counts)
     if spelling is not None:
         columns["audit_pieces_axis"] = [n or None for n in spelling.n_pieces]
-    if is_revealed():  # a share in a public table of names tells a name
+    if is_revealed():  # the share in a public table almost tells the name
         columns["popularity"] = [
             UNDEFINED if math.isnan(log) else decimal(log, digits=1)
             for log in view.facts.log_popularity
         ]
-    frame(say, "audit_table", columns, audit="")
+    draw_frame(say, "audit_table", columns, audit="")
 
 
-# The passages of the de-identified notes, of which the attacker of scenario 2 has a copy.
+# The passages of the de-identified notes; the attacker of scenario 2 has a copy of them.
 
 
 def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None:
-    """Draw the choice of passages and their upload; return those to be asked about.
+    """Draw the choice of passages and their upload; return the passages for the audit.
 
-    `names` is the list that is chosen so far: its names are masked in what is shown of a passage.
+    `names` is the chosen list: its names are masked in the passage that is shown.
     """
 
     def make(base: KeptPassages | None) -> KeptPassages | None:
-        file = ask_file(say, "passages", forms=PASSAGES_ENDINGS, box=_box("passages"))
+        file = ask_file(say, "passages", forms=PASSAGES_ENDINGS, box=_box_key("passages"))
         placeholder = st.text_input(
             say.text("audit_placeholder"),
-            key=_box("placeholder"),
+            key=_box_key("placeholder"),
             max_chars=MAX_PLACEHOLDER_CHARS,
             help=say.text("audit_placeholder_help"),
         )
@@ -420,22 +430,22 @@ def draw_passages(say: Words, *, names: KeptNames | None) -> KeptPassages | None
         )
         return new
 
-    head(say, "audit_passages")
+    draw_heading(say, "audit_passages")
     return choose_or_make(
         say,
         "passages",
         lists.list_passages(cached.store()),
-        kept=cached.passages,
+        read_kept=cached.passages,
         make=make,
         draw=partial(draw_example, say, names=names),
     )
 
 
-def draw_example(say: Words, kept: KeptPassages, *, names: KeptNames | None) -> None:
-    """Draw counts, the rows left out, and one passage with the name's place marked."""
-    passages = kept.passages
+def draw_example(say: Words, kept_passages: KeptPassages, *, names: KeptNames | None) -> None:
+    """Draw counts, the rows left out, and one passage with a mark in the name's place."""
+    passages = kept_passages.passages
     owners = say.text("audit_owners_yes" if passages.has_owners else "audit_owners_no")
-    remark(
+    draw_remark(
         say,
         "audit_passages_counts",
         n=f"{len(passages):,}",
@@ -449,7 +459,7 @@ def draw_example(say: Words, kept: KeptPassages, *, names: KeptNames | None) -> 
         slot = passage.separator.join(say.text(f"audit_slot_{role}") for role in passage.slots)
         finder = cached.list_finder(names)
         st.html(
-            box(
+            note_box(
                 passage_html(
                     passage, names=finder, slot=slot, tone="member", around=_CONTEXT_CHARS
                 ),

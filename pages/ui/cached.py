@@ -1,7 +1,7 @@
-"""What the server keeps in memory between reruns: the only cache of the app.
+"""The only cache of the app: what the server keeps in memory between reruns.
 
-An answer is named by what it is of (digests, codes) and by the state of the files that it was read
-from, never by a table: Streamlit hashes only a sample of a long one.
+The key of an answer consists of digests, codes and the states of the files that were read. It never
+holds a table, because Streamlit hashes only a sample of a long table.
 """
 
 from __future__ import annotations
@@ -81,73 +81,76 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _kept(
-    n: int, *, of: Callable[..., object] | None = None, ttl: str | None = None
+def _cache_answers(
+    n: int, *, name_answer: Callable[..., object] | None = None, ttl: str | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Keep a function's last `n` answers, by data directory and by what `of` its arguments says.
+    """Cache a function's last `n` answers by data directory and by `name_answer` of its arguments.
 
-    Without `of` the answer is named by its arguments, as `_name` has each.
+    Without `name_answer` the key consists of the arguments as `_name_argument` returns them.
     """
 
     def decorate(make: Callable[P, R]) -> Callable[P, R]:
         def answer(home: str, name: str, _make: Callable[[], R]) -> R:
             return _make()
 
-        answer.__qualname__ = make.__qualname__  # by which Streamlit tells its caches apart
-        kept = st.cache_resource(show_spinner=False, max_entries=n, ttl=ttl)(answer)
+        answer.__qualname__ = make.__qualname__  # Streamlit distinguishes its caches by it
+        cached_answer = st.cache_resource(show_spinner=False, max_entries=n, ttl=ttl)(answer)
 
         @wraps(make)
-        def asked(*args: P.args, **options: P.kwargs) -> R:
-            named = [*map(_name, args), *((key, _name(one)) for key, one in options.items())]
-            name = of(*args, **options) if of else named
-            return kept(str(results_dir()), repr(name), partial(make, *args, **options))
+        def look_up(*args: P.args, **options: P.kwargs) -> R:
+            argument_names = [
+                *map(_name_argument, args),
+                *((key, _name_argument(argument)) for key, argument in options.items()),
+            ]
+            name = name_answer(*args, **options) if name_answer else argument_names
+            return cached_answer(str(results_dir()), repr(name), partial(make, *args, **options))
 
-        return asked
+        return look_up
 
     return decorate
 
 
-def _name(value: object) -> object:
-    """What an argument's answer is named by: the digest of bytes, the state of files."""
-    match value:
+def _name_argument(argument: object) -> object:
+    """Return the part of a key for an argument: the digest of bytes, the state of files."""
+    match argument:
         case bytes():
-            return hashlib.sha256(value).hexdigest()
+            return hashlib.sha256(argument).hexdigest()
         case Path():
-            return value, registry.read_signature(value)
+            return argument, registry.read_signature(argument)
         case NoteFile():
-            return value.path, _state(value.path)
+            return argument.path, _file_state(argument.path)
         case AuditReport():
-            return value.digest
+            return argument.digest
         case KeptCorpus():
-            return value.path, _state(value.path / EXAMINATION)
+            return argument.path, _file_state(argument.path / EXAMINATION)
         case TaggedSet():
-            return value.tagged_id, value.created
+            return argument.tagged_id, argument.created
         case lists.KeptNames():
-            return value.digest
+            return argument.digest
         case lists.KeptPassages():
-            return _name(value.data)
-    return value
+            return _name_argument(argument.data)
+    return argument
 
 
-def _state(path: Path) -> str:
+def _file_state(path: Path) -> str:
     try:
-        found = path.stat()
+        file_status = path.stat()
     except OSError:
         raise AuditError("The file is not there any more.", where="notes") from None
-    return f"{found.st_mtime_ns} {found.st_size}"
+    return f"{file_status.st_mtime_ns} {file_status.st_size}"
 
 
 # Audits, by their digests.
 
 
-@_kept(4)
+@_cache_answers(4)
 def store() -> Store:
     """Return the store of results; raises as `kept_audits`."""
     return Store(results_dir())
 
 
 def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
-    """Return the kept audits, own ones first, the newest first, and how many cannot be read.
+    """Return the kept audits (own ones first, each group newest first) and the number unreadable.
 
     Raises
     ------
@@ -155,17 +158,17 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
         If the data directory cannot be used.
     """
     digests = [key.removeprefix("audit/") for key in store().keys("audit/")]
-    of_demo, found = set(read_demo_digests(store()).values()), []
+    demo_codes, lines = set(demo_digests(store()).values()), []
     for digest in digests:
         with suppress(AuditError):  # not remembered: running it again makes it readable
-            line = _line(digest)
-            found.append(replace(line, is_demo=line.is_demo or digest in of_demo))
-    found.sort(key=lambda line: (not line.is_demo, line.at, line.digest), reverse=True)
-    return tuple(found), len(digests) - len(found)
+            line = _audit_line(digest)
+            lines.append(replace(line, is_demo=line.is_demo or digest in demo_codes))
+    lines.sort(key=lambda line: (not line.is_demo, line.at, line.digest), reverse=True)
+    return tuple(lines), len(digests) - len(lines)
 
 
-@_kept(2000)
-def _line(digest: str) -> KeptAudit:
+@_cache_answers(2000)
+def _audit_line(digest: str) -> KeptAudit:
     return kept_audit(_report(digest))
 
 
@@ -176,171 +179,193 @@ def _report(digest: str) -> AuditReport:
     return AuditReport.from_json(record)
 
 
-report = _kept(16)(_report)  # one beside its references and the other scenario
+report = _cache_answers(16)(_report)  # one beside its references and the other scenario
 
 
-def _behind(digest: str) -> object:
-    # What lies behind an audit and is not there yet can come, by running the audit again.
-    return digest, *(store().keys(f"{what}/{digest}") for what in ("inspection", "documents"))
+def _name_by_records(digest: str) -> object:
+    # A missing inspection or document record can appear when the audit runs again.
+    return digest, *(store().keys(f"{kind}/{digest}") for kind in ("inspection", "documents"))
 
 
-@_kept(4, of=_behind)
+@_cache_answers(4, name_answer=_name_by_records)
 def inspection(digest: str) -> Inspection | None:
-    """Return what lies behind an audit's scores; None where it is not kept."""
-    return read_inspection(digest, store=store())
+    """Return the evidence behind an audit's scores, or None if it is not kept."""
+    return kept_inspection(digest, store=store())
 
 
-@_kept(4, of=_behind)
+@_cache_answers(4, name_answer=_name_by_records)
 def documents(digest: str) -> dict[str, tuple[str, ...]]:
     """Return an audit's generated documents by model; empty in scenario 2."""
-    found = store().get_record(f"documents/{digest}") or {}
-    return {who: tuple(texts) for who, texts in found.items()}
+    texts_by_model = store().get_record(f"documents/{digest}") or {}
+    return {model: tuple(texts) for model, texts in texts_by_model.items()}
 
 
-@_kept(8)
+@_cache_answers(8)
 def name_finder(digest: str) -> NameFinder:
-    """Return what finds the names that a screen masks: all of an audit's list, and others."""
+    """Return the finder of the names that a screen masks: those of an audit's list, and others."""
     return NameFinder(listed_names(report(digest).table))
 
 
-@_kept(4)
+@_cache_answers(4)
 def list_finder(view: lists.KeptNames | None) -> NameFinder:
-    """Return the same of a list that is being chosen; None: names of no list."""
+    """Return the finder for a list that is being chosen; None means no list."""
     return NameFinder(view.candidates if view else None)
 
 
-@_kept(4, of=_behind)
+@_cache_answers(4, name_answer=_name_by_records)
 def marked_documents(digest: str) -> DocumentView | None:
-    """Return an audit's documents with the listed names found in them; None in scenario 2."""
-    return make_document_view(documents(digest), report=report(digest), names=name_finder(digest))
+    """Return an audit's documents with marks at listed names; None in scenario 2."""
+    return document_view(documents(digest), report=report(digest), names=name_finder(digest))
 
 
-@_kept(20, of=lambda digest, **how: (log_mark(), digest, how))
+@_cache_answers(20, name_answer=lambda digest, **how: (log_mark(), digest, how))
 def access_log(
     digest: str, *, limit: int, without: tuple[str, ...]
 ) -> tuple[tuple[LogEntry, ...], Verification]:
-    """Return an audit's newest lines in the access log, and whether the whole log fits.
+    """Return an audit's newest lines of the access log, and whether the whole log is intact.
 
-    Lines of the actions `without` are left out; raises AuditError if it cannot be read.
+    Lines of the actions `without` are left out. Raises AuditError if the log cannot be read.
     """
     return entries(limit, audit=digest[:12], without=without), verify()
 
 
-@_kept(8)
-def shown_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
+@_cache_answers(8)
+def format_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
     """Return an audit's names as the screen shows them, in the order of the list; not escaped."""
     table = report(digest).table
-    shown = written_name if is_revealed else mask_name
-    return tuple(map(shown, table["first_name"], table["last_name"]))
+    format_name = written_name if is_revealed else masked_name
+    return tuple(map(format_name, table["first_name"], table["last_name"]))
 
 
-ranked = _kept(64)(rank_names)
-comparison = _kept(16)(compare_audits)
+rank_names = _cache_answers(64)(ranked_names)
+comparison = _cache_answers(16)(compare_audits)
 
 
-@_kept(64)
-def roc(of: AuditReport, *, score: str, stratum: str) -> RocView:
+@_cache_answers(64)
+def roc(audit_report: AuditReport, *, score: str, stratum: str) -> RocView:
     """Return the ROC of one score; raises as `ranked_names`."""
-    return make_roc_view(ranked(of, score=score, stratum=stratum))
+    return roc_view(rank_names(audit_report, score=score, stratum=stratum))
 
 
-def references(of: AuditReport, *, kept: tuple[KeptAudit, ...]) -> tuple[list[Comparison], int]:
-    """Return an audit beside the newest that differ in the reference alone, and how many are left.
+def references(
+    audit_report: AuditReport, *, audits: tuple[KeptAudit, ...]
+) -> tuple[list[Comparison], int]:
+    """Compare an audit with the newest that differ only in the reference; also count the rest.
 
-    `kept` are all kept audits, the newest first; raises as `kept_audits`.
+    `audits` are all kept audits, the newest first; raises as `kept_audits`.
     """
-    own = next((line for line in kept if line.digest == of.digest), None)
-    others = find_reference_audits(own, audits=kept) if own else ()
-    found = [comparison(of, other=report(one.digest)) for one in others[:MAX_REFERENCES]]
-    return found, len(others[MAX_REFERENCES:])
+    audit = next((line for line in audits if line.digest == audit_report.digest), None)
+    reference_audits = same_but_reference(audit, kept=audits) if audit else ()
+    comparisons = [
+        comparison(audit_report, other=report(reference.digest))
+        for reference in reference_audits[:MAX_REFERENCES]
+    ]
+    return comparisons, len(reference_audits[MAX_REFERENCES:])
 
 
-# Models, lists and plans that are being chosen. A folder that has changed is seen within seconds.
+# Models, lists and plans that are being chosen. Changes of a folder appear within seconds.
 
 
-models = _kept(
-    4, ttl="10s", of=lambda: (os.environ.get(registry.VARIABLE, ""), list(list_trained_models()))
+models = _cache_answers(
+    4,
+    ttl="10s",
+    name_answer=lambda: (os.environ.get(registry.VARIABLE, ""), list(list_trained_models())),
 )(registry.list_model_choices)
-check = _kept(32)(registry.check_pair)
+check_pair = _cache_answers(32)(registry.check_pair)
 
 
-@_kept(8)
+@_cache_answers(8)
 def names(code: str) -> lists.KeptNames:
     """Return a kept list; raises as `audit.names.lists.load_names`."""
     return lists.load_names(code, store=store())
 
 
-@_kept(4)
+@_cache_answers(4)
 def passages(code: str) -> lists.KeptPassages:
     """Return kept passages; raises as `audit.names.lists.load_passages`."""
     return lists.load_passages(code, store=store())
 
 
 def new_names(
-    data: bytes | None,
+    file_bytes: bytes | None,
     *,
     base: str,
-    own: bytes | None,
-    wanted: Mapping[str, int],
+    control_bytes: bytes | None,
+    kind_sizes: Mapping[str, int],
     model: Path | None,
     progress: ProgressListener,
 ) -> lists.KeptNames | None:
     """Return the list that this session is making, from a file or the kept list `base`.
 
-    Raises as `audit.names.lists.make_draft`. Who draws the progress cannot be within what Streamlit
-    keeps: the session does.
+    Raises as `audit.names.lists.make_draft`. The session keeps the draft, because a function in
+    Streamlit's cache cannot draw the progress.
     """
-    key = repr((_name(data), base, _name(own), wanted, _name(model)))
-    made: tuple[str, lists.KeptNames | None] = st.session_state.get("draft_of_names", ("", None))
-    if made[0] != key:
-        known = names(base).candidates if base else None
-        draft = lists.make_draft(
-            data, base=known, own_controls=own, n_by_kind=wanted, model=model, progress=progress
+    key = repr(
+        (
+            _name_argument(file_bytes),
+            base,
+            _name_argument(control_bytes),
+            kind_sizes,
+            _name_argument(model),
         )
-        st.session_state["draft_of_names"] = made = key, draft
-    return made[1]
+    )
+    draft_entry: tuple[str, lists.KeptNames | None] = st.session_state.get(
+        "draft_of_names", ("", None)
+    )
+    if draft_entry[0] != key:
+        base_candidates = names(base).candidates if base else None
+        draft = lists.make_draft(
+            file_bytes,
+            base=base_candidates,
+            own_controls=control_bytes,
+            n_by_kind=kind_sizes,
+            model=model,
+            progress=progress,
+        )
+        st.session_state["draft_of_names"] = draft_entry = key, draft
+    return draft_entry[1]
 
 
-@_kept(4)
-def stated_names(view: lists.KeptNames, *, source: ControlSource) -> lists.KeptNames:
-    """Return a list that says where its controls come from, not kept yet."""
+@_cache_answers(4)
+def names_with_source(view: lists.KeptNames, *, source: ControlSource) -> lists.KeptNames:
+    """Return a list with the source of its controls, which is not kept yet."""
     line = lists.Line("", view.line.label, "", view.line.n, source)
     return replace(view, candidates=view.candidates.with_source(source), line=line)
 
 
-@_kept(4)
-def new_passages(data: bytes, *, file_name: str, placeholder: str = "") -> lists.KeptPassages:
+@_cache_answers(4)
+def new_passages(file_bytes: bytes, *, file_name: str, placeholder: str = "") -> lists.KeptPassages:
     """Return an uploaded file's passages, not kept yet; raises as `read_passages`."""
-    plain, name = normalize_passages(data, file_name=file_name, placeholder=placeholder)
-    found = read_passages(plain, file_name=name)
-    return lists.KeptPassages(lists.Line("", "", "", len(found)), found, plain, name)
+    jsonl, name = normalize_passages(file_bytes, file_name=file_name, placeholder=placeholder)
+    passage_list = read_passages(jsonl, file_name=name)
+    return lists.KeptPassages(lists.Line("", "", "", len(passage_list)), passage_list, jsonl, name)
 
 
-@_kept(16)
-def spelt(view: lists.KeptNames, *, model: Path) -> Spelling:
+@_cache_answers(16)
+def spell_names(view: lists.KeptNames, *, model: Path) -> Spelling:
     """Return how a model's tokenizer spells a list; raises as `audit.names.facts.spelling`."""
     return spelling(view.candidates, model=model)
 
 
-def _planned(
-    asked: AuditRequest, *, names: lists.KeptNames, passages: lists.KeptPassages | None
+def _name_plan(
+    request: AuditRequest, *, names: lists.KeptNames, passages: lists.KeptPassages | None
 ) -> object:
     settings = (
-        asked.scenario_number,
-        asked.settings,
-        asked.seed,
-        asked.dtype,
-        asked.device,
-        asked.sibling,
+        request.scenario_number,
+        request.settings,
+        request.seed,
+        request.dtype,
+        request.device,
+        request.sibling,
     )
-    return [*map(_name, (names, passages, asked.general, asked.hospital)), *settings]
+    return [*map(_name_argument, (names, passages, request.general, request.hospital)), *settings]
 
 
-@_kept(32, of=_planned)
+@_cache_answers(32, name_answer=_name_plan)
 def make_plan(
     request: AuditRequest, *, names: lists.KeptNames, passages: lists.KeptPassages | None
 ) -> plan.Plan:
-    """Return the plan of a request about a list and passages, be they kept or still being made.
+    """Return the plan of a request about a list and passages, kept or drafts.
 
     Raises
     ------
@@ -351,54 +376,61 @@ def make_plan(
     return plan.make_plan(request, passages_file=file_name)
 
 
-@_kept(
-    4, of=lambda digest: (digest, *map(store().keys, ("list-line/", "passages-line/")), models())
+@_cache_answers(
+    4,
+    name_answer=lambda digest: (
+        digest,
+        *map(store().keys, ("list-line/", "passages-line/")),
+        models(),
+    ),
 )
-def asked_again(digest: str) -> AuditInputs:
-    """Return what a kept audit was asked about, as far as it is here; raises as `kept_audits`."""
+def request_to_repeat(digest: str) -> AuditInputs:
+    """Return the inputs of a kept audit that are still here; raises as `kept_audits`."""
     return find_inputs(report(digest), models=models(), store=store())
 
 
 # Notes, corpora and trainings, by place and state of their files.
 
 Columns = tuple[tuple[str, str], ...]
-"""(field of a note, name of its column), where a person said so."""
+"""(field of a note, name of its column), as a person chose them."""
 TEXTS = {"private": "private.jsonl", "public": "public.jsonl", "other_names": "private.jsonl"}
-"""Which file of a corpus says how much text a source has: notes with other names are as long."""
-note_files = _kept(4, ttl="10s", of=lambda: os.environ.get(read.VARIABLE, ""))(list_note_files)
+"""Source -> the corpus file that gives its amount of text; other names change no length."""
+note_files = _cache_answers(4, ttl="10s", name_answer=lambda: os.environ.get(read.VARIABLE, ""))(
+    list_note_files
+)
 
 
-@_kept(32)
+@_cache_answers(32)
 def note_columns(file: NoteFile) -> NoteSource:
     """Return a file's columns; raises as `inspect_notes`."""
     return inspect_notes(file.path)
 
 
-@_kept(4)
+@_cache_answers(4)
 def survey(file: NoteFile, *, columns: Columns) -> Survey:
-    """Return what stands in a file's first notes; raises as `survey_head`."""
+    """Return a survey of a file's first notes; raises as `survey_head`."""
     return survey_head(file.path, columns=dict(columns))
 
 
-@_kept(4)
-def finder(register: NoteFile) -> RegisterFinder:
-    """Return a register ready to be looked for in notes; raises as `read_register`."""
+@_cache_answers(4)
+def register_finder(register: NoteFile) -> RegisterFinder:
+    """Return the finder of a register's names in notes; raises as `read_register`."""
     return RegisterFinder.from_register(read_register(register.path))
 
 
-@_kept(8)
+@_cache_answers(8)
 def examination(corpus: KeptCorpus) -> Examination:
     """Return a corpus's examination; raises as `read_examination`."""
     return read_examination(corpus.path)
 
 
-@_kept(
+@_cache_answers(
     32,
-    of=lambda corpus, *, source, model: (
+    name_answer=lambda corpus, *, source, model: (
         corpus.path,
         source,
-        _state(corpus.path / TEXTS[source]),
-        _name(model),
+        _file_state(corpus.path / TEXTS[source]),
+        _name_argument(model),
     ),
 )
 def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
@@ -406,58 +438,62 @@ def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
     return measure_notes(corpus.path / TEXTS[source], n_notes=corpus.n_notes, model=model)
 
 
-# Tagged notes and scores, by their identifiers; what was given, by the digest of its bytes.
+# Tagged notes and scores, by their identifiers; uploads, by the digest of their bytes.
 
 
-def _corrected(tagged: TaggedSet) -> object:
+def _name_by_corrections(tagged: TaggedSet) -> object:
     path = tagged.path / CORRECTIONS
-    return _name(tagged), _state(path) if path.exists() else "", tagged.census
+    return _name_argument(tagged), _file_state(path) if path.exists() else "", tagged.census
 
 
-taggers = _kept(4, ttl="10s")(list_taggers)
-note_index = _kept(8)(read_index)
-hits = _kept(16)(search_notes)
-corrections = _kept(4, of=_corrected)(corrections_of)
-corrections_state = _kept(4, of=_corrected)(corrections_digest)
-compared = _kept(8)(compare_scores)
-all_compared = _kept(8)(compare_all)
+taggers = _cache_answers(4, ttl="10s")(list_taggers)
+note_index = _cache_answers(8)(read_index)
+hits = _cache_answers(16)(search_notes)
+corrections = _cache_answers(4, name_answer=_name_by_corrections)(corrections_of)
+corrections_state = _cache_answers(4, name_answer=_name_by_corrections)(corrections_digest)
+score_comparison = _cache_answers(8)(compare_scores)
+score_comparisons = _cache_answers(8)(compare_all)
 
 
-def marked_sets() -> tuple[TaggedSet, ...]:
-    """Return the tagged sets that are whole, the newest first."""
-    return tuple(one for one in TAGGED_SETS.all() if one.is_whole)
+def whole_sets() -> tuple[TaggedSet, ...]:
+    """Return the completed tagged sets, the newest first."""
+    return tuple(tagged for tagged in TAGGED_SETS.all() if tagged.is_whole)
 
 
-@_kept(8, of=_corrected)
+@_cache_answers(8, name_answer=_name_by_corrections)
 def census(tagged: TaggedSet) -> dict[str, Any]:
     """Return the counts of a whole set, corrected by hand; raises as `correct_census`."""
     return correct_census(tagged, index=note_index(tagged), corrections=corrections(tagged))
 
 
-def _looked_over(tagged: TaggedSet) -> object:
+def _name_by_leftovers(tagged: TaggedSet) -> object:
     path = tagged.path / LEFTOVERS
-    return _name(tagged), _state(path) if path.exists() else ""
+    return _name_argument(tagged), _file_state(path) if path.exists() else ""
 
 
-leftovers = _kept(4, of=_looked_over)(read_leftovers)
+leftovers = _cache_answers(4, name_answer=_name_by_leftovers)(read_leftovers)
 
 
-@_kept(4, of=lambda: SCORES.home().stat().st_mtime_ns)
+@_cache_answers(4, name_answer=lambda: SCORES.home().stat().st_mtime_ns)
 def scores() -> tuple[Score, ...]:
     """Return the kept scores, the newest first."""
     return SCORES.all()
 
 
 # All spans in context: of 5,000 notes some hundred megabytes.
-@_kept(2)
+@_cache_answers(2)
 def cases(score_id: str) -> tuple[SpanCase, ...]:
-    """Return what became of a score's spans; raises as `read_cases`."""
+    """Return the case of each span of a score; raises as `read_cases`."""
     return read_cases(SCORES.get(score_id).path)
 
 
-@_kept(8, ttl="1h")
-def given(content: bytes, *, name: str, what: str, is_outputs: bool = False) -> UploadedNotes:
-    """Keep what was uploaded and say what is in it; raises as `keep_upload`."""
+@_cache_answers(8, ttl="1h")
+def read_upload(
+    content: bytes, *, name: str, description: str, is_outputs: bool = False
+) -> UploadedNotes:
+    """Keep uploaded notes and return their summary; raises as `keep_upload`."""
     if is_outputs:
-        return keep_outputs(content, subject=what)
-    return keep_upload(content, name=f"notes{PurePosixPath(name).suffix.lower()}", subject=what)
+        return keep_outputs(content, subject=description)
+    return keep_upload(
+        content, name=f"notes{PurePosixPath(name).suffix.lower()}", subject=description
+    )

@@ -1,8 +1,8 @@
 """Charts: values in, plotly figures out. Rust is the hospital model and a leak, grey all else.
 
-Colours are those of a light ground, and `themed` turns them into those of a dark one: each stands
-out by at least 4.5:1. Shape and place say the same as colour. Text that is not our own is escaped,
-for plotly reads a few tags.
+Colours are chosen for a light background; `apply_theme` replaces them for a dark one. Each has a
+contrast of at least 4.5:1. Shape and position repeat what colour says. Foreign text is escaped,
+because plotly reads a few tags.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from audit.stats import Estimate
-from pages.ui.blocks import escaped
+from pages.ui.blocks import escape_html
 
 RUST, GREY = "#B5482A", "#5F6670"
 _ON_DARK = {RUST: "#E0754F", GREY: "#9BA3AE"}
@@ -25,7 +25,7 @@ _INK = {False: "#31333F", True: "#E6E7EB"}
 LINE = "rgba(125, 133, 144, 0.35)"
 CONFIG = {"displayModeBar": False, "responsive": True}
 _TITLE = 36
-"""Characters of an axis' title in one line: plotly breaks none, and cuts what is too long."""
+"""Characters in one line of an axis' title: plotly does not wrap titles, but cuts long ones."""
 _GOLDEN = 0.618033988749895
 _BANDS = {True: "rgba(196, 85, 47, 0.18)", False: "rgba(125, 133, 144, 0.16)"}
 _DASHES = ("dash", "dot", "dashdot")
@@ -33,7 +33,7 @@ _DASHES = ("dash", "dot", "dashdot")
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its title with the unit, and what it shows."""
+    """An axis: its title with the unit, its range, scale and ticks."""
 
     title: str
     is_log: bool = False
@@ -45,7 +45,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one thing: rust, filled and wide if it is the attack's, grey and open if not.
+    """Points of one curve: rust, filled and wide for the attack, grey and open for all else.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class Series:
         "line", "step" (upright first), "marked" (a line with dots), "dots", "points" (large, with
         intervals), "bars".
     low, high
-        Of points an interval each, of lines and steps a band.
+        The interval of each point; for lines and steps a band.
     left, right
-        Of points an interval each along x.
+        The interval of each point along x.
     dash
-        Plotly's name of a line's dashes; "" chooses by place.
+        Plotly's name of a line's dashes; "" chooses them by the position of the series.
     """
 
     name: str
@@ -76,16 +76,18 @@ class Series:
 
 
 def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go.Figure:
-    """Return a figure of several series; the last one lies above and leads the legend."""
+    """Return a figure of several series; the last one lies on top and comes first in the legend."""
     figure = go.Figure()
     n_others = 0
-    for one in series:
-        n_others += not one.is_attack
-        dash = one.dash or ("solid" if one.is_attack else _DASHES[(n_others - 1) % len(_DASHES)])
-        _draw(figure, one, dash=dash)
+    for curve in series:
+        n_others += not curve.is_attack
+        dash = curve.dash or (
+            "solid" if curve.is_attack else _DASHES[(n_others - 1) % len(_DASHES)]
+        )
+        _draw_series(figure, curve, dash=dash)
     for axis, update in ((x, figure.update_xaxes), (y, figure.update_yaxes)):
         update(
-            title="<br>".join(escaped(line) for line in wrap(axis.title, _TITLE)),
+            title="<br>".join(escape_html(line) for line in wrap(axis.title, _TITLE)),
             zeroline=False,
             gridcolor=LINE,
             showgrid=axis.has_grid,
@@ -96,10 +98,10 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
             range=axis.range,
         )
         if axis.ticks is not None:
-            texts = [escaped(text).replace("\n", "<br>") for text in axis.ticks.values()]
+            texts = [escape_html(text).replace("\n", "<br>") for text in axis.ticks.values()]
             update(tickvals=list(axis.ticks), ticktext=texts, automargin=True)
-    shown = {one.name for one in series if one.has_legend}
-    has_legend = len(shown) > 1
+    legend_names = {curve.name for curve in series if curve.has_legend}
+    has_legend = len(legend_names) > 1
     return figure.update_layout(
         height=height + 30 * has_legend,
         font={"size": 13},
@@ -115,36 +117,48 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
     )
 
 
-def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
-    colour, name = RUST if one.is_attack else GREY, _broken(one.name)
-    hover = {"hovertemplate": f"{one.hover}<extra></extra>"} if one.hover else {"hoverinfo": "skip"}
-    if one.form == "bars":
-        hatched = {"shape": "" if one.is_attack else "/", "size": 5, "solidity": 0.25}
+def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
+    colour, name = RUST if series.is_attack else GREY, _break_name(series.name)
+    hover = (
+        {"hovertemplate": f"{series.hover}<extra></extra>"}
+        if series.hover
+        else {"hoverinfo": "skip"}
+    )
+    if series.form == "bars":
+        hatched = {"shape": "" if series.is_attack else "/", "size": 5, "solidity": 0.25}
         look = {"color": colour, "opacity": 0.75, "pattern": hatched}
-        figure.add_bar(x=one.x, y=one.y, name=name, marker=look, **hover)
+        figure.add_bar(x=series.x, y=series.y, name=name, marker=look, **hover)
         return
-    shape = "hv" if one.form == "step" else "linear"
-    is_line = one.form in ("line", "step", "marked")
-    if is_line and one.low:
-        for ys, fill in ((one.low, None), (one.high, "tonexty")):
+    shape = "hv" if series.form == "step" else "linear"
+    is_line = series.form in ("line", "step", "marked")
+    if is_line and series.low:
+        for ys, fill in ((series.low, None), (series.high, "tonexty")):
             figure.add_scatter(
-                x=one.x,
+                x=series.x,
                 y=ys,
                 mode="lines",
                 fill=fill,
-                fillcolor=_BANDS[one.is_attack],
+                fillcolor=_BANDS[series.is_attack],
                 line={"width": 0, "shape": shape},
                 hoverinfo="skip",
                 showlegend=False,
             )
     looks: dict[str, object] = {
-        "line": {"color": colour, "dash": dash, "width": 3 if one.is_attack else 2, "shape": shape}
+        "line": {
+            "color": colour,
+            "dash": dash,
+            "width": 3 if series.is_attack else 2,
+            "shape": shape,
+        }
     }
-    if one.form == "marked":
-        looks["marker"] = {"size": 8, "symbol": one.symbol if one.is_attack else "circle-open"}
+    if series.form == "marked":
+        looks["marker"] = {
+            "size": 8,
+            "symbol": series.symbol if series.is_attack else "circle-open",
+        }
     if not is_line:
-        is_large = one.form == "points"
-        symbol = one.symbol if one.is_attack else f"{one.symbol}-open"
+        is_large = series.form == "points"
+        symbol = series.symbol if series.is_attack else f"{series.symbol}-open"
         size, opacity = (12, 1.0) if is_large else (7, 0.7)
         looks = {
             "marker": {
@@ -155,48 +169,56 @@ def _draw(figure: go.Figure, one: Series, *, dash: str) -> None:
                 "line": {"width": 2 * is_large, "color": colour},
             },
         }
-        arms = (("y", one.y, one.low, one.high), ("x", one.x, one.left, one.right))
-        for axis, values, low, high in arms:
+        arms = (
+            ("y", series.y, series.low, series.high),
+            ("x", series.x, series.left, series.right),
+        )
+        for axis, coordinates, low, high in arms:
             if low:
                 looks[f"error_{axis}"] = {
-                    "array": [_length(h, y) for h, y in zip(high, values, strict=True)],
-                    "arrayminus": [_length(y, end) for y, end in zip(values, low, strict=True)],
+                    "array": [_length(h, y) for h, y in zip(high, coordinates, strict=True)],
+                    "arrayminus": [
+                        _length(y, end) for y, end in zip(coordinates, low, strict=True)
+                    ],
                     "color": colour,
                     "thickness": 2,
                     "width": 6,
                 }
     figure.add_scatter(
-        x=one.x,
-        y=one.y,
+        x=series.x,
+        y=series.y,
         name=name,
-        mode="markers" if not is_line else "lines+markers" if one.form == "marked" else "lines",
-        showlegend=one.has_legend,
+        mode="markers" if not is_line else "lines+markers" if series.form == "marked" else "lines",
+        showlegend=series.has_legend,
         **looks,
         **hover,
     )
 
 
 def _length(upper: float | None, lower: float | None) -> float:
-    """Return an interval's arm; 0 where an end is not known."""
+    """Return the length of an interval's arm; 0 if one of its ends is unknown."""
     length = math.nan if upper is None or lower is None else upper - lower
     return 0.0 if math.isnan(length) else length
 
 
-def _broken(name: str) -> str:
-    """Return a name in lines that a legend has room for on a telephone."""
-    return "<br>".join(map(escaped, wrap(name, 36 if name.isascii() else 20)))
+def _break_name(name: str) -> str:
+    """Break a name into lines that fit the legend on a telephone."""
+    return "<br>".join(map(escape_html, wrap(name, 36 if name.isascii() else 20)))
 
 
-def points(
-    name: str, x: Sequence[float], of: Sequence[Estimate], *, scale: float = 1, **looks: Any
+def point_series(
+    name: str, x: Sequence[float], estimates: Sequence[Estimate], *, scale: float = 1, **looks: Any
 ) -> Series:
     """Return estimates with their intervals as large points; `scale` 100 is for percent."""
-    y, low, high = ([scale * getattr(one, end) for one in of] for end in ("value", "low", "high"))
+    y, low, high = (
+        [scale * getattr(estimate, end) for estimate in estimates]
+        for end in ("value", "low", "high")
+    )
     return Series(name, list(x), y, "points", low=low, high=high, **looks)
 
 
-def themed(figure: go.Figure, *, is_dark: bool) -> go.Figure:
-    """Return a figure in the colours of the reader's ground."""
+def apply_theme(figure: go.Figure, *, is_dark: bool) -> go.Figure:
+    """Return a figure in the colours of the reader's light or dark theme."""
     if is_dark:
         text = figure.to_json()
         for light, dark in _ON_DARK.items():
@@ -208,6 +230,6 @@ def themed(figure: go.Figure, *, is_dark: bool) -> go.Figure:
     return figure.update_layout(font=ink, legend_font=ink)
 
 
-def spread(n: int, *, width: float = 0.62) -> list[float]:
-    """Return where to put `n` dots of one row, so that no two lie on each other."""
+def spread_dots(n: int, *, width: float = 0.62) -> list[float]:
+    """Return offsets for `n` dots of one row so that no two dots overlap."""
     return [width * ((i * _GOLDEN) % 1 - 0.5) for i in range(n)]

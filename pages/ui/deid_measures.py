@@ -1,4 +1,4 @@
-"""The measures of De-identify: what stays readable, rates, notes, confusion, misses, comparison."""
+"""The measures of De-identify: readable names, rates, notes, confusion, misses, comparison."""
 
 from __future__ import annotations
 
@@ -32,62 +32,62 @@ from audit.stats import Estimate, Rate
 from audit.tables import decimal
 from audit.words import Words
 from pages.ui import blocks, cached, charts
-from pages.ui.access import is_revealed, names_in_files, note
+from pages.ui.access import is_revealed, log_action, name_form
 from pages.ui.blocks import (
     Cell,
     Verdict,
-    day,
-    escaped,
-    measured,
-    percent,
-    percent_interval,
+    escape_html,
+    estimate_cell,
+    format_moment,
+    format_percent,
+    format_percent_interval,
 )
 from pages.ui.charts import Axis
 from pages.ui.deid_note import draw_copies
 from pages.ui.deid_score import draw_ask
 from pages.ui.display_names import label_name, policy_name, predicted_name, score_name
-from pages.ui.form import act, choose, choose_kept, choose_some, paged, switch
-from pages.ui.note_text import MarkLabel, box, note_html
+from pages.ui.form import choose, choose_kept, choose_some, draw_button, draw_switch, paginate
+from pages.ui.note_text import MarkLabel, note_box, note_html
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
-    csv_button,
+    draw_absence,
     draw_chart,
+    draw_csv_button,
+    draw_file_button,
+    draw_heading,
+    draw_remark,
+    draw_removal,
     draw_table,
-    empty,
-    file_button,
-    head,
-    remark,
-    removal,
 )
 
-EVERY = "every"
+EVERY_LABEL = "every"
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "star", "cross", "pentagon", "hexagram")
 MAX_COMPARED = len(_SYMBOLS) - 1
-"""The newest scores of the same notes that one is compared with."""
+"""Maximal number of other scores of the same notes in a comparison."""
 PER_PAGE = 50
 _TINTS = {True: ("125, 133, 144", 0.57), False: ("196, 85, 47", 0.75)}
-"""Whether a cell of the matrix is right -> its colour, and how much deeper the largest is."""
+"""Whether a cell of the matrix is correct -> its colour, and the added opacity of the largest."""
 
 
 def draw(say: Words) -> None:
-    """Draw the measurement that the link names, or the newest; else how to make one."""
-    remark(say, "deid_measures_below")
+    """Draw the measurement that the link names, or the newest, or the form of a new one."""
+    draw_remark(say, "deid_measures_below")
     if st.query_params.get("tagged") and not st.query_params.get("score"):
         st.query_params.setdefault("show", "new")
     if JOBS.draw(say):
-        remark(say, "deid_measures_measuring")
-    elif not (kept := cached.scores()):
-        empty(say, "deid_measures_empty")
-        _ask(say)
-    elif choose(say, "deid_measures_view", ("kept", "new"), what="show") == "new":
-        _ask(say)
+        draw_remark(say, "deid_measures_measuring")
+    elif not (scores := cached.scores()):
+        draw_absence(say, "deid_measures_empty")
+        _draw_new(say)
+    elif choose(say, "deid_measures_view", ("kept", "new"), parameter="show") == "new":
+        _draw_new(say)
     else:
-        draw_kept(say, kept)
+        draw_kept(say, scores)
     draw_published(say)
 
 
-def _ask(say: Words) -> None:
+def _draw_new(say: Words) -> None:
     if (task := draw_ask(say)) is not None:
         JOBS.start(task.question(), seed=task.seed)
         st.rerun()
@@ -103,71 +103,76 @@ def show_score(say: Words, score_id: str) -> None:
 JOBS = FollowedJobs(kind=ScoreTask.job, page="deid_measures", on_done=show_score)
 
 
-def draw_kept(say: Words, kept: Sequence[Score]) -> None:
-    """Draw the choice of a score, its headline, and the part that is chosen."""
-    names = {one.score_id: score_name(say, one) for one in kept}
-    score_id = choose_kept(say, "deid_measures_kept", names, what="score")
+def draw_kept(say: Words, scores: Sequence[Score]) -> None:
+    """Draw the choice of a score, its headline, and the chosen part."""
+    names = {score.score_id: score_name(say, score) for score in scores}
+    score_id = choose_kept(say, "deid_measures_kept", names, parameter="score")
     view = SCORES.get(score_id)
     draw_headline(say, view)
     PARTS[choose(say, "deid_measures_part", tuple(PARTS))](say, view)
 
     def remove() -> None:
         SCORES.forget(score_id)
-        note("removed", what="score", run=score_id)
+        log_action("removed", what="score", run=score_id)
 
-    removal(say, "deid_measures_remove", remove, leaves="score")
+    draw_removal(say, "deid_measures_remove", remove, leaves="score")
 
 
-# The headline: what stays readable, then what was missed altogether.
+# The headline: what stays readable, then what was missed completely.
 
 
 def draw_headline(say: Words, view: Score) -> None:
-    """Draw what stays readable and what was missed altogether, and the way to the former."""
-    found = view.headline
-    if not found.missed.n_total:
-        remark(say, "deid_measures_headline_none")
+    """Draw what stays readable and what was missed completely, and a button for the former."""
+    headline = view.headline
+    if not headline.missed.n_total:
+        draw_remark(say, "deid_measures_headline_none")
         return
-    leaks, few = found.readable.n_hits, "few" if found.is_few else "not_shown"
+    leaks, few = headline.readable.n_hits, "few" if headline.is_few else "not_shown"
     state = "leak_found" if leaks else "none_found"
-    what = "names" if found.label else "spans"
+    unit = "names" if headline.label else "spans"
     facts = {
         "n_notes": view.summary.n_documents,
         "patients": view.summary.n_patients,
-        "notes": found.notes.n_hits,
-        "all_notes": found.notes.n_total,
+        "notes": headline.notes.n_hits,
+        "all_notes": headline.notes.n_total,
     }
 
-    def card(state: str, side: str, rate: Rate, interval: Estimate, *, footer: str) -> Verdict:
+    def make_card(state: str, side: str, rate: Rate, interval: Estimate, *, footer: str) -> Verdict:
         counts = {"n": rate.n_hits, "total": rate.n_total, **facts}
-        values = {name: f"{n:,}" for name, n in counts.items()}
-        shares = {"share": percent(rate.value), "interval": percent_interval(interval)}
-        parts = (f"{side}_eyebrow", f"{side}_{what}", f"{side}_sentence")
-        texts = (say.text(f"deid_measures_{part}", **values, **shares) for part in parts)
+        count_texts = {name: f"{n:,}" for name, n in counts.items()}
+        shares = {
+            "share": format_percent(rate.value),
+            "interval": format_percent_interval(interval),
+        }
+        parts = (f"{side}_eyebrow", f"{side}_{unit}", f"{side}_sentence")
+        texts = (say.text(f"deid_measures_{part}", **count_texts, **shares) for part in parts)
         return Verdict(state, *texts, footer)
 
-    readable, missed = found.readable, found.missed
+    readable, missed = headline.readable, headline.missed
     st.html(
         blocks.verdict_cards(
             [
-                card(
-                    "not_enough_evidence" if found.is_few else state,
+                make_card(
+                    "not_enough_evidence" if headline.is_few else state,
                     "readable",
                     readable,
                     readable.interval(),
                     footer=say.text(f"deid_measures_{few}"),
                 ),
-                card("readable", "missed", missed, found.share, footer=""),
+                make_card("readable", "missed", missed, headline.share, footer=""),
             ]
         )
     )
 
     def show_readable() -> None:
-        place = str(view.labels.index(found.label)) if found.label in view.labels else EVERY
+        place = (
+            str(view.labels.index(headline.label)) if headline.label in view.labels else EVERY_LABEL
+        )
         st.query_params.update({"part": "misses", "readable": "1", "label": place})
 
     if leaks:
         key, icon = "deid_measures_show_readable", "visibility"
-        act(say, key, kind="primary", icon=icon, on_click=show_readable, n=f"{leaks:,}")
+        draw_button(say, key, kind="primary", icon=icon, on_click=show_readable, n=f"{leaks:,}")
     counts = {
         "n_gold_only": view.n_gold_only,
         "n_predicted_only": view.n_predicted_only,
@@ -186,11 +191,11 @@ def draw_headline(say: Words, view: Score) -> None:
         lines.append(say.text("deid_measures_fact_policy", policy=policy))
     types, kinds = view.summary.unseen
     if types:
-        named = ", ".join(label_name(say, label) for label in types)
-        lines.append(say.text("deid_measures_unseen_types", types=named))
+        names_text = ", ".join(label_name(say, label) for label in types)
+        lines.append(say.text("deid_measures_unseen_types", types=names_text))
     if kinds:
-        named = ", ".join(say.sentences.get(f"deid_measures_unseen_{x}", x) for x in kinds)
-        lines.append(say.text("deid_measures_unseen_kinds", kinds=named))
+        names_text = ", ".join(say.sentences.get(f"deid_measures_unseen_{x}", x) for x in kinds)
+        lines.append(say.text("deid_measures_unseen_kinds", kinds=names_text))
     if lines:
         st.html(blocks.bullet_list(lines))
 
@@ -199,16 +204,16 @@ def draw_headline(say: Words, view: Score) -> None:
 
 
 def draw_spans(say: Words, view: Score) -> None:
-    """Draw precision, recall or F1 under the three criteria, and what else was counted."""
-    measure = choose(say, "deid_measures_rate", ("recall", "precision", "f1"), what="measure")
+    """Draw precision, recall or F1 under the three criteria, and further counts."""
+    measure = choose(say, "deid_measures_rate", ("recall", "precision", "f1"), parameter="measure")
     criteria = view.summary.criteria
-    head(say, f"deid_measures_about_{measure}")
-    remark(say, "deid_measures_criteria")
+    draw_heading(say, f"deid_measures_about_{measure}")
+    draw_remark(say, "deid_measures_criteria")
     series = {f"criterion_{name}": (criteria[name], measure) for name in reversed(CRITERIA)}
     _draw_chart(say, f"deid_measures_about_{measure}", series, axis=measure)
     differ = ", ".join(
-        f"{say.text(f'deid_measures_criterion_{name}')} {one.n_pairs_differ:,}"
-        for name, one in criteria.items()
+        f"{say.text(f'deid_measures_criterion_{name}')} {criterion.n_pairs_differ:,}"
+        for name, criterion in criteria.items()
     )
     table = rates_table(say, criteria, ENTITY)
     draw_table(say, "deid_measures_table", table, differ=differ)
@@ -217,42 +222,42 @@ def draw_spans(say: Words, view: Score) -> None:
         [say.text(f"deid_measures_criterion_{name}"), *_rates([line], measures)]
         for name, line in view.summary.type_blind.items()
     ]
-    head(say, "deid_measures_blind")
-    header = ["deid_measures_criterion", *(f"deid_measures_rate_{one}" for one in measures)]
+    draw_heading(say, "deid_measures_blind")
+    header = ["deid_measures_criterion", *(f"deid_measures_rate_{measure}" for measure in measures)]
     draw_table(say, "deid_measures_blind", Table(header, rows))
     _draw_coverage(say, view.summary.coverage)
     if view.copies is None or view.verbatim is None:
         return
-    head(say, "deid_measures_copies")
+    draw_heading(say, "deid_measures_copies")
     draw_copies(say, view.copies)
-    for key, found in (("aligned", view.summary), ("verbatim", view.verbatim)):
-        shown = {HEADLINE_CRITERION: found.criteria[HEADLINE_CRITERION]}
-        draw_table(say, f"deid_measures_{key}", rates_table(say, shown, ENTITY))
+    for key, summary in (("aligned", view.summary), ("verbatim", view.verbatim)):
+        headline_criteria = {HEADLINE_CRITERION: summary.criteria[HEADLINE_CRITERION]}
+        draw_table(say, f"deid_measures_{key}", rates_table(say, headline_criteria, ENTITY))
 
 
 def draw_records(say: Words, view: Score) -> None:
     """Draw the shares of notes that are complete, clean and exact, under one criterion."""
     criterion = choose(say, "deid_measures_criterion", CRITERIA[::-1])
-    shown = view.summary.criteria[criterion]
-    head(say, "deid_measures_records")
-    series = {f"rate_{measure}": (shown, measure) for measure in RECORD}
+    criterion_score = view.summary.criteria[criterion]
+    draw_heading(say, "deid_measures_records")
+    series = {f"rate_{measure}": (criterion_score, measure) for measure in RECORD}
     _draw_chart(say, "deid_measures_records", series, axis="records")
-    table = rates_table(say, {criterion: shown}, RECORD)
+    table = rates_table(say, {criterion: criterion_score}, RECORD)
     draw_table(say, "deid_measures_records", table)
 
 
 def _draw_chart(
     say: Words, key: str, series: Mapping[str, tuple[CriterionScore, str]], *, axis: str
 ) -> None:
-    """Draw measures of criteria by label, the first one as the attack's."""
-    shown, names = [], dict[float, str]()
-    for place, (name, (of, measure)) in enumerate(series.items()):
-        names = {row: label_name(say, label) for row, label in enumerate(of.lines)}
-        shown.append(
-            charts.points(
+    """Draw measures of criteria by label, the first one in the colour of the attack."""
+    point_groups, names = [], dict[float, str]()
+    for place, (name, (criterion_score, measure)) in enumerate(series.items()):
+        names = {row: label_name(say, label) for row, label in enumerate(criterion_score.lines)}
+        point_groups.append(
+            charts.point_series(
                 say.text(f"deid_measures_{name}"),
                 [row + 0.22 * (place - 1) for row in names],
-                [line.estimate(measure) for line in of.lines.values()],
+                [line.estimate(measure) for line in criterion_score.lines.values()],
                 scale=100,
                 is_attack=place == 0,
                 symbol=_SYMBOLS[place],
@@ -261,19 +266,19 @@ def _draw_chart(
         )
     x = Axis("", ticks=names, range=(-0.5, len(names) - 0.5), has_grid=False)
     y = Axis(say.text(f"deid_measures_axis_{axis}"), range=(-3, 103), suffix=" %")
-    draw_chart(say, key, charts.plot(shown, x=x, y=y))
+    draw_chart(say, key, charts.plot(point_groups, x=x, y=y))
 
 
 def rates_table(
     say: Words, criteria: Mapping[str, CriterionScore], measures: Sequence[str]
 ) -> Table:
-    """Return measures by label and their means, under each criterion, with what they are of."""
+    """Return measures by label and their means, under each criterion, with counts."""
     rows = []
     for label, first in next(iter(criteria.values())).lines.items():
-        lines = [one.lines[label] for one in criteria.values()]
+        lines = [score.lines[label] for score in criteria.values()]
         few = say.text("deid_measures_few_spans") if first.is_few else ""
         rows.append([Cell(label_name(say, label), few), first.n_gold, *_rates(lines, measures)])
-    means = [one.macro for one in criteria.values()]
+    means = [score.macro for score in criteria.values()]
     rows.append([say.text("deid_measures_macro"), "", *_rates(means, measures)])
     return Table(_header(criteria, measures), rows)
 
@@ -288,35 +293,38 @@ def _header(criteria: Iterable[str], measures: Sequence[str]) -> list[str | tupl
 
 
 def _rates(lines: Sequence[MacroScore], measures: Sequence[str]) -> list[Cell]:
-    """Return the measures of lines with their intervals and what they were counted from."""
-    found = []
+    """Return the measures of lines with their intervals and counts."""
+    cells = []
     for line, measure in product(lines, measures):
-        cell = measured(line.estimate(measure))
+        cell = estimate_cell(line.estimate(measure))
         rate = line.rate(measure) if isinstance(line, LabelScore) else None
-        counts = f"\n{_of(rate)}" if rate and cell.below else ""
-        found.append(replace(cell, below=cell.below + counts, tone="ka-narrow"))
-    return found
+        counts = f"\n{_counts_text(rate)}" if rate and cell.below else ""
+        cells.append(replace(cell, below=cell.below + counts, tone="ka-narrow"))
+    return cells
 
 
-def _of(rate: Rate) -> str:
+def _counts_text(rate: Rate) -> str:
     return f"{rate.n_hits:,}/{rate.n_total:,}"
 
 
-def _draw_coverage(say: Words, covered: CoverageScore) -> None:
+def _draw_coverage(say: Words, coverage: CoverageScore) -> None:
     rows = [
         [
             label_name(say, label),
-            *(f"{percent(x.value)} · {_of(x)}" for x in (line.whole_spans, line.characters)),
+            *(
+                f"{format_percent(x.value)} · {_counts_text(x)}"
+                for x in (line.whole_spans, line.characters)
+            ),
         ]
-        for label, line in (*covered.labels.items(), (ANY, covered.together))
+        for label, line in (*coverage.labels.items(), (ANY, coverage.together))
     ]
     left, over = (
-        math.nan if one is None else one
-        for one in (covered.left_per_1000_chars, covered.over_redaction)
+        math.nan if rate is None else rate
+        for rate in (coverage.left_per_1000_chars, coverage.over_redaction)
     )
-    head(say, "deid_measures_coverage")
+    draw_heading(say, "deid_measures_coverage")
     table = Table(("label", "whole", "characters"), rows)
-    shares = {"left": decimal(left, digits=2), "over": percent(over)}
+    shares = {"left": decimal(left, digits=2), "over": format_percent(over)}
     draw_table(say, "deid_measures_coverage", table, **shares)
 
 
@@ -325,11 +333,11 @@ def _draw_coverage(say: Words, covered: CoverageScore) -> None:
 
 def draw_matrix(say: Words, view: Score) -> None:
     """Draw the matrix; a click on a cell, or a choice, shows its spans in context."""
-    shown = view.summary.criteria[HEADLINE_CRITERION].matrix
-    head(say, "deid_measures_matrix")
-    cells = {f"{row}-{column}": cell for (row, column), cell in shown.cells().items()}
+    matrix = view.summary.criteria[HEADLINE_CRITERION].matrix
+    draw_heading(say, "deid_measures_matrix")
+    cells = {f"{row}-{column}": cell for (row, column), cell in matrix.cells().items()}
     if not cells:
-        remark(say, "deid_measures_no_spans")
+        draw_remark(say, "deid_measures_no_spans")
         return
     above = st.container()
     st.query_params.setdefault("cell", next(iter(cells)))
@@ -337,25 +345,27 @@ def draw_matrix(say: Words, view: Score) -> None:
         code: say.text(
             "deid_measures_cell_name",
             row=label_name(say, gold),
-            column=label_name(say, said),
+            column=label_name(say, predicted),
             n=f"{n:,}",
         )
-        for code, (gold, said, n) in cells.items()
+        for code, (gold, predicted, n) in cells.items()
     }
     code = choose(say, "deid_measures_cell", names, is_long=True)
     with above:
-        _draw_matrix(say, shown, code=code)
-    found = [one for one in cached.cases(view.score_id) if (one.row, one.column) == cells[code][:2]]
-    draw_cases(say, found, key=f"deid_measures_cell_{code}", score_id=view.score_id)
+        _draw_matrix(say, matrix, code=code)
+    cell_cases = [
+        case for case in cached.cases(view.score_id) if (case.row, case.column) == cells[code][:2]
+    ]
+    draw_cases(say, cell_cases, key=f"deid_measures_cell_{code}", score_id=view.score_id)
 
 
 def _draw_matrix(say: Words, matrix: Matrix, *, code: str) -> None:
     """Draw the counts as a table whose cells can be chosen, tinted by their logarithm."""
     total, key = say.text("deid_measures_sum"), f"deid_measures_matrix_{code}"
     rows, columns = ([label_name(say, x) for x in side] for side in (matrix.rows, matrix.columns))
-    # Labels are untrusted and need not differ: a column is called by its number.
+    # Labels are untrusted and may be equal, so a column's name is its number.
     table = pd.DataFrame(list(matrix.rows.values()))
-    most = math.log1p(table.to_numpy().max())
+    max_log = math.log1p(table.to_numpy().max())
     table.loc[len(rows)] = table.sum()
     table[len(columns)] = table.sum(axis=1)
     table.insert(0, "", [*rows, total])
@@ -363,14 +373,14 @@ def _draw_matrix(say: Words, matrix: Matrix, *, code: str) -> None:
     looks = pd.DataFrame("", table.index, table.columns)
     for (r, c), (*_, n) in matrix.cells().items():
         ink, depth = _TINTS[r == c]
-        shade = 0.05 + depth * math.log1p(n) / most
+        shade = 0.05 + depth * math.log1p(n) / max_log
         looks.loc[r, str(c)] = f"background-color: rgba({ink}, {shade:.2f})"
 
-    def chosen() -> None:
+    def open_cell() -> None:
         for row, column in st.session_state[key]["selection"]["cells"]:
             st.query_params["cell"] = f"{row}-{column}"
 
-    # Drawn anew with each cell, which is then the chosen one: another can be chosen again.
+    # The key changes with the chosen cell, so that a click on any other cell is noticed.
     header, (row, _, column) = (
         [say.text("deid_measures_matrix_corner"), *columns, total],
         code.partition("-"),
@@ -381,39 +391,46 @@ def _draw_matrix(say: Words, matrix: Matrix, *, code: str) -> None:
         hide_index=True,
         height="content",
         column_config=dict(zip(table, header, strict=True)),
-        on_select=chosen,
+        on_select=open_cell,
         selection_mode="single-cell",
         alt=say.text("deid_measures_matrix_alt"),
         selection_default={"selection": {"cells": [(int(row), column)]}},
     )
-    remark(say, "deid_measures_matrix_caption")
-    csv_button(say, "deid_measures_matrix", header, table.to_numpy().tolist())
+    draw_remark(say, "deid_measures_matrix_caption")
+    draw_csv_button(say, "deid_measures_matrix", header, table.to_numpy().tolist())
 
 
 # Spans in context.
 
 
 def draw_misses(say: Words, view: Score) -> None:
-    """Draw every difference, by kind and type, page by page, with its download."""
-    head(say, "deid_measures_misses")
-    is_readable = switch(say, "deid_measures_readable_only", what="readable")
+    """Draw the differences by kind and type, in pages, with their download."""
+    draw_heading(say, "deid_measures_misses")
+    is_readable = draw_switch(say, "deid_measures_readable_only", parameter="readable")
     left, right = st.columns([3, 2], gap="large", vertical_alignment="bottom")
-    names = {str(place): label_name(say, one) for place, one in enumerate(view.labels)}
+    names = {str(place): label_name(say, label) for place, label in enumerate(view.labels)}
     with right:  # a link holds a label's number
-        names = {EVERY: say.text("deid_measures_every_label"), **names}
+        names = {EVERY_LABEL: say.text("deid_measures_every_label"), **names}
         code = choose(say, "deid_measures_label", names, is_long=True)
-    label, cases = "" if code == EVERY else view.labels[int(code)], cached.cases(view.score_id)
+    label, cases = (
+        "" if code == EVERY_LABEL else view.labels[int(code)],
+        cached.cases(view.score_id),
+    )
     kinds: tuple[str, ...] = ()
     if is_readable:
-        shown = [one for one in find_readable(cases) if label in ("", one.row)]
+        visible_cases = [case for case in find_readable(cases) if label in ("", case.row)]
     else:
         with left:
-            kinds = choose_some(say, "deid_measures_kind", list(map(_code, MISSES)), what="kinds")
-        shown = [
-            one for one in cases if _code(one.kind) in kinds and label in ("", one.row, one.column)
+            kinds = choose_some(
+                say, "deid_measures_kind", list(map(_code, MISSES)), parameter="kinds"
+            )
+        visible_cases = [
+            case
+            for case in cases
+            if _code(case.kind) in kinds and label in ("", case.row, case.column)
         ]
     key = "_".join(("deid_measures_misses", code, *kinds))
-    draw_cases(say, shown, key=key, score_id=view.score_id)
+    draw_cases(say, visible_cases, key=key, score_id=view.score_id)
 
 
 def _code(kind: str) -> str:
@@ -421,30 +438,30 @@ def _code(kind: str) -> str:
 
 
 def draw_cases(say: Words, cases: Sequence[SpanCase], *, key: str, score_id: str) -> None:
-    """Draw a page of cases with a pager, and the download of all of them.
+    """Draw a page of cases with a pager, and the download of all cases.
 
     Text stays hidden until names are revealed.
     """
     if not cases:
-        remark(say, "deid_measures_no_spans")
+        draw_remark(say, "deid_measures_no_spans")
         return
     is_open, n = is_revealed(), len(cases)
-    with paged("deid_measures", n, of=(key, score_id, n), per_page=PER_PAGE) as at:
-        first, last = f"{at.start + 1:,}", f"{at.stop:,}"
-        remark(say, "deid_measures_shown", first=first, last=last, n=f"{n:,}")
+    with paginate("deid_measures", n, selection=(key, score_id, n), per_page=PER_PAGE) as page_rows:
+        first, last = f"{page_rows.start + 1:,}", f"{page_rows.stop:,}"
+        draw_remark(say, "deid_measures_shown", first=first, last=last, n=f"{n:,}")
         if is_open:
-            note("opened", page=f"deid_score:{score_id}", what="misses")
+            log_action("opened", page=f"deid_score:{score_id}", what="misses")
         else:
-            remark(say, "deid_measures_hidden_hint")
-        st.html("".join(_case(say, case, is_open=is_open) for case in cases[at]))
+            draw_remark(say, "deid_measures_hidden_hint")
+        st.html("".join(_case(say, case, is_open=is_open) for case in cases[page_rows]))
 
     def make() -> bytes:
-        shown = cases if is_open else [one.without_text() for one in cases]
-        return ("\ufeff" + misses_csv(shown)).encode("utf-8", "surrogatepass")
+        file_cases = cases if is_open else [case.without_text() for case in cases]
+        return ("\ufeff" + misses_csv(file_cases)).encode("utf-8", "surrogatepass")
 
-    names = names_in_files()
+    names = name_form()
     label = f"deid_measures_csv_{names}"
-    file_button(say, key, make, label=label, what="misses", names=names, n_spans=n)
+    draw_file_button(say, key, make, label=label, file_kind="misses", names=names, n_spans=n)
 
 
 def _case(say: Words, case: SpanCase, *, is_open: bool) -> str:
@@ -460,9 +477,9 @@ def _case(say: Words, case: SpanCase, *, is_open: bool) -> str:
         f"{_side(say, case, span, label=label, is_open=is_open)}</div>"
         for side, span, label in sides
     )
-    found = " ka-found" if case.kind == MISSED else ""
-    top = escaped(" · ".join(facts))
-    return f'<div class="ka-pair{found}"><p>{top}</p><div>{columns}</div></div>'
+    css_class = " ka-found" if case.kind == MISSED else ""
+    top = escape_html(" · ".join(facts))
+    return f'<div class="ka-pair{css_class}"><p>{top}</p><div>{columns}</div></div>'
 
 
 def _side(
@@ -474,73 +491,77 @@ def _side(
         why = f'<p class="ka-below">{say.html(f"deid_measures_why_{reason}")}</p>'
         text = note_html(case.text, names=names) if is_open else ""
     elif is_open:
-        before, slot, _ = case.split_text(span)
-        place = Hit(len(before), len(before) + len(slot), "full", ())
+        left_text, slot, _ = case.split_text(span)
+        place = Hit(len(left_text), len(left_text) + len(slot), "full", ())
         tone, words = "patient" if case.kind == MISSED else "other", label_name(say, label)
         text = note_html(
             case.text, names=names, marks=[place], label=lambda _: MarkLabel(words, tone)
         )
     else:
         text = say.html("deid_measures_hidden", n=span[1] - span[0])
-    return box(text) + why
+    return note_box(text) + why
 
 
-# Scores of the same notes, two of them, and the paper's.
+# Comparisons: scores of the same notes, two scores, and the paper's.
 
 
 def draw_compare(say: Words, view: Score) -> None:
-    """Draw the scores on the same gold side by side, and this one beside one of them by type."""
-    head(say, "deid_measures_compare")
-    same = [
-        one
-        for one in cached.scores()
-        if one.gold_digest == view.gold_digest and one.score_id != view.score_id
+    """Draw all scores on the same gold side by side, and this score beside another one by type."""
+    draw_heading(say, "deid_measures_compare")
+    same_gold = [
+        score
+        for score in cached.scores()
+        if score.gold_digest == view.gold_digest and score.score_id != view.score_id
     ]
-    if not same:
-        empty(say, "deid_measures_compare_none")
+    if not same_gold:
+        draw_absence(say, "deid_measures_compare_none")
         return
-    others = {one.score_id: score_name(say, one) for one in same[:MAX_COMPARED]}
-    chosen = choose_some(say, "deid_measures_others", others, is_long=True)
-    if len(same) > MAX_COMPARED:
-        remark(say, "deid_measures_newest", n=MAX_COMPARED, all=f"{len(same):,}")
-    draw_all(say, cached.all_compared((view.score_id, *chosen)))
-    head(say, "deid_measures_pair")
-    draw_pair(say, view, {score_id: others[score_id] for score_id in chosen})
+    other_names = {score.score_id: score_name(say, score) for score in same_gold[:MAX_COMPARED]}
+    chosen = choose_some(say, "deid_measures_others", other_names, is_long=True)
+    if len(same_gold) > MAX_COMPARED:
+        draw_remark(say, "deid_measures_newest", n=MAX_COMPARED, all=f"{len(same_gold):,}")
+    draw_all(say, cached.score_comparisons((view.score_id, *chosen)))
+    draw_heading(say, "deid_measures_pair")
+    draw_pair(say, view, {score_id: other_names[score_id] for score_id in chosen})
 
 
-def draw_all(say: Words, found: Comparison) -> None:
-    """Draw what several taggers find and take out, as a picture and a table, and each pair."""
-    names = _names(say, found.scores)
-    at = {share: place for place, share in enumerate(SHARES)}
-    shown = [
+def draw_all(say: Words, comparison: Comparison) -> None:
+    """Draw what several taggers find and take out, as a chart, a table and pairs."""
+    names = _distinct_names(say, comparison.scores)
+    share_places = {share: place for place, share in enumerate(SHARES)}
+    point_groups = [
         replace(
-            charts.points(
+            charts.point_series(
                 name,
-                [100 * sides[at["harmless"]].value],
-                [sides[at["covered"]]],
+                [100 * sides[share_places["harmless"]].value],
+                [sides[share_places["covered"]]],
                 scale=100,
                 is_attack=not place,
                 symbol=_SYMBOLS[place],
                 hover="%{x:.1f} % → %{y:.1f} %",
             ),
-            left=[100 * sides[at["harmless"]].low],
-            right=[100 * sides[at["harmless"]].high],
+            left=[100 * sides[share_places["harmless"]].low],
+            right=[100 * sides[share_places["harmless"]].high],
         )
-        for place, (name, sides) in enumerate(zip(names, found.shares.sides, strict=True))
+        for place, (name, sides) in enumerate(zip(names, comparison.shares.sides, strict=True))
     ]
     x, y = (
         Axis(say.text(f"deid_measures_share_{share}"), suffix=" %")
         for share in ("harmless", "covered")
     )
-    draw_chart(say, "deid_measures_all", charts.plot(shown[::-1], x=x, y=y), n=len(names))
+    draw_chart(say, "deid_measures_all", charts.plot(point_groups[::-1], x=x, y=y), n=len(names))
     columns = [f"deid_measures_share_{share}" for share in SHARES]
     rows = []
     for name, score, counts, sides in zip(
-        names, found.scores, found.counts, found.shares.sides, strict=True
+        names, comparison.scores, comparison.counts, comparison.shares.sides, strict=True
     ):
         cells = [
-            replace(cell, below=f"{cell.below}\n{_of(n)}" if cell.below else "", tone="ka-narrow")
-            for cell, n in zip(map(measured, sides), counts, strict=True)
+            replace(
+                cell,
+                below=f"{cell.below}\n{_counts_text(n)}" if cell.below else "",
+                tone="ka-narrow",
+            )
+            for cell, n in zip(map(estimate_cell, sides), counts, strict=True)
         ]
         pace = score.summary.n_documents / score.seconds if score.seconds else math.nan
         seconds = math.nan if score.seconds is None else score.seconds
@@ -548,63 +569,67 @@ def draw_all(say: Words, found: Comparison) -> None:
     header = ["deid_measures_tagger", *columns, "deid_measures_seconds", "deid_measures_pace"]
     draw_table(say, "deid_measures_all", Table(header, rows))
     pairs = [
-        [names[first], names[second], *map(_points, differences)]
-        for (first, second), differences in found.shares.differences.items()
+        [names[first], names[second], *map(_points_cell, differences)]
+        for (first, second), differences in comparison.shares.differences.items()
     ]
-    head(say, "deid_measures_pairs")
+    draw_heading(say, "deid_measures_pairs")
     table = Table(["deid_measures_one", "deid_measures_minus", *columns], pairs, n_merged=1)
     draw_table(say, "deid_measures_pairs", table)
 
 
-def _names(say: Words, scores: Sequence[Score]) -> list[str]:
-    """Return what each was measured of, with the date where two are called the same."""
-    names = [predicted_name(say, one) for one in scores]
+def _distinct_names(say: Words, scores: Sequence[Score]) -> list[str]:
+    """Return the names of the predictions, with the date if two have the same name."""
+    names = [predicted_name(say, score) for score in scores]
     return [
-        f"{name} · {day(one.created)}" if names.count(name) > 1 else name
-        for name, one in zip(names, scores, strict=True)
+        f"{name} · {format_moment(score.created)}" if names.count(name) > 1 else name
+        for name, score in zip(names, scores, strict=True)
     ]
 
 
-def draw_pair(say: Words, view: Score, others: Mapping[str, str]) -> None:
-    """Draw another score beside this one by type, and what only one of them misses."""
-    other = choose(say, "deid_measures_other", others, is_long=True)
+def draw_pair(say: Words, view: Score, other_names: Mapping[str, str]) -> None:
+    """Draw another score beside this one by type, and the spans that only one of them misses."""
+    other_id = choose(say, "deid_measures_other", other_names, is_long=True)
     criterion = choose(say, "deid_measures_criterion", CRITERIA[::-1])
-    found = cached.compared(view.score_id, second=other, criterion=criterion)
+    comparison = cached.score_comparison(view.score_id, second=other_id, criterion=criterion)
     sides = {
-        "first": (view.score_id, score_name(say, view), found.first_only),
-        "second": (other, others[other], found.second_only),
+        "first": (view.score_id, score_name(say, view), comparison.first_only),
+        "second": (other_id, other_names[other_id], comparison.second_only),
     }
-    names = {who: name for who, (_, name, _) in sides.items()}
-    st.html("".join(blocks.line(say.text(f"deid_measures_{who}"), names[who]) for who in names))
+    names = {side: name for side, (_, name, _) in sides.items()}
+    st.html("".join(blocks.line(say.text(f"deid_measures_{side}"), names[side]) for side in names))
     columns = {
-        "deid_measures_label": [label_name(say, label) for label in found.lines],
-        "deid_measures_n_gold": [n_gold for n_gold, _ in found.lines.values()],
+        "deid_measures_label": [label_name(say, label) for label in comparison.lines],
+        "deid_measures_n_gold": [n_gold for n_gold, _ in comparison.lines.values()],
     } | {
-        f"deid_measures_rate_{measure}": [_points(line[place]) for _, line in found.lines.values()]
+        f"deid_measures_rate_{measure}": [
+            _points_cell(line[place]) for _, line in comparison.lines.values()
+        ]
         for place, measure in enumerate(ENTITY)
     }
     draw_table(say, "deid_measures_compare", columns)
-    counts = {who: f"{len(cases):,}" for who, (_, _, cases) in sides.items()}
-    head(say, "deid_measures_only", both=f"{found.n_both:,}", **counts)
-    who = choose(say, "deid_measures_only_who", tuple(sides))
-    score_id, _, cases = sides[who]
-    key = f"deid_measures_only_{who}_{other}_{criterion}"
+    counts = {side: f"{len(cases):,}" for side, (_, _, cases) in sides.items()}
+    draw_heading(say, "deid_measures_only", both=f"{comparison.n_both:,}", **counts)
+    side = choose(say, "deid_measures_only_who", tuple(sides))
+    score_id, _, cases = sides[side]
+    key = f"deid_measures_only_{side}_{other_id}_{criterion}"
     draw_cases(say, cases, key=key, score_id=score_id)
 
 
-def _points(difference: Estimate) -> Cell:
+def _points_cell(difference: Estimate) -> Cell:
     """Return a difference in percentage points, with its sign."""
-    of = Estimate(*(100 * one for one in (difference.value, difference.low, difference.high)))
-    cell = measured(of, digits=1)
-    return replace(cell, text="+" * (of.value > 0) + cell.text)
+    percent_points = Estimate(
+        *(100 * bound for bound in (difference.value, difference.low, difference.high))
+    )
+    cell = estimate_cell(percent_points, digits=1)
+    return replace(cell, text="+" * (percent_points.value > 0) + cell.text)
 
 
 def draw_published(say: Words) -> None:
-    """Draw the paper's tables, closed until somebody wants to see them."""
+    """Draw the paper's tables in a folded section."""
     paper = published_deid()
     names = {label: label_name(say, label) for label in (*TYPES, MISSED, SPURIOUS)}
     with st.expander(say.text("deid_measures_published"), key="deid_measures_published"):
-        for key, of, measures, digits in (
+        for key, rates, measures, digits in (
             ("rates", paper.percent, ENTITY, 1),
             ("records", paper.records, RECORD, 2),
         ):
@@ -612,18 +637,18 @@ def draw_published(say: Words) -> None:
                 [
                     names[label],
                     paper.n_gold[label],
-                    *(f"{value:.{digits}f} %" for name in CRITERIA for value in of[name][label]),
+                    *(f"{rate:.{digits}f} %" for name in CRITERIA for rate in rates[name][label]),
                 ]
                 for label in TYPES
             ]
-            remark(say, f"deid_measures_published_{key}")
+            draw_remark(say, f"deid_measures_published_{key}")
             table = Table(_header(CRITERIA, measures), rows)
             draw_table(say, f"deid_measures_published_{key}", table)
         matrix = {"deid_measures_matrix_corner": [names[row] for row in (*TYPES, SPURIOUS)]} | {
             names[column]: [paper.matrix[row].get(column, 0) for row in (*TYPES, SPURIOUS)]
             for column in (*TYPES, MISSED)
         }
-        remark(say, "deid_measures_published_matrix")
+        draw_remark(say, "deid_measures_published_matrix")
         draw_table(say, "deid_measures_published_matrix", matrix)
         st.html(blocks.bullet_list(say.text(f"deid_measures_published_why_{i}") for i in (1, 2, 3)))
         st.html(blocks.heading("", below=paper.source))
@@ -636,4 +661,4 @@ PARTS = {
     "misses": draw_misses,
     "compare": draw_compare,
 }
-"""Codes of what is shown of a score, as they stand in `?part=`."""
+"""Part of a score, by its code in `?part=` -> the function that draws it."""

@@ -1,7 +1,7 @@
-"""What models, lists, corpora, files, taggers and scores are called on the screen.
+"""Display names of models, lists, corpora, files, taggers and scores.
 
-By title where there is one, else by what it comes from and when; never by a digest alone. All of
-it is untrusted text.
+A display name is the title if there is one, or else the origin and date, never a digest alone. All
+display names are untrusted text.
 """
 
 from __future__ import annotations
@@ -23,50 +23,56 @@ from audit.notes.spans import TYPES
 from audit.training.trainings import MODELS, TrainedModel
 from audit.words import Words, catalogue
 from pages.ui import cached
-from pages.ui.blocks import day
+from pages.ui.blocks import format_moment
 
 
 def model_name(say: Words, model_id: str) -> str:
-    """Return what a model is called, by its identifier."""
+    """Return a model's display name."""
     folder, _, name = model_id.partition("/")
     if folder.startswith("demo:"):
         return say.text("called_demo_model", name=name, language=folder.removeprefix("demo:"))
     if folder == LABEL:
-        found = next((one for one in MODELS.all() if one.run_id == name), None)
-        return training_name(say, found) if found else say.text("called_trained_gone")
+        training = next((model for model in MODELS.all() if model.run_id == name), None)
+        return training_name(say, training) if training else say.text("called_trained_gone")
     return model_id
 
 
 def model_names(say: Words, models: tuple[RegisteredModel, ...]) -> dict[str, str]:
-    """Return the models that can be used by identifier, as `form.pick` takes them."""
-    return {one.model_id: model_name(say, one.model_id) for one in models if not one.refusal}
+    """Return the display names of usable models by identifier, for `form.pick`."""
+    return {
+        model.model_id: model_name(say, model.model_id) for model in models if not model.refusal
+    }
 
 
 def training_name(say: Words, model: TrainedModel) -> str:
-    """Return what a model trained here is called: its title, or its parent and date."""
-    at = day(model.facts.created)
+    """Return the display name of a model trained here: its title, or its parent and date."""
+    date = format_moment(model.facts.created)
     if title := model.facts.title:
-        return say.text("called_titled", title=title, at=at)
-    return say.text("called_trained", parent=model.facts.parent, at=at)
+        return say.text("called_titled", title=title, at=date)
+    return say.text("called_trained", parent=model.facts.parent, at=date)
 
 
 def list_name(say: Words, line: Line) -> str:
-    """Return what a list of names or a file of passages is called."""
+    """Return the display name of a list of names or a file of passages."""
     if not line.at:
         return say.text(f"called_demo_{line.code.removeprefix('demo-')}")
-    return line.label or say.text("called_untitled", at=day(line.at))
+    return line.label or say.text("called_untitled", at=format_moment(line.at))
 
 
 def corpus_name(say: Words, corpus: KeptCorpus) -> str:
-    """Return what a corpus is called, with its size and date."""
+    """Return a corpus's display name with its size and date."""
     title = corpus.title or corpus.source
-    return say.text("called_corpus", title=title, n=f"{corpus.n_notes:,}", at=day(corpus.created))
+    return say.text(
+        "called_corpus", title=title, n=f"{corpus.n_notes:,}", at=format_moment(corpus.created)
+    )
 
 
 def corpus_of(model: TrainedModel) -> KeptCorpus | None:
     """Return the corpus that a model was trained on, if it is still kept."""
-    wanted = model.facts.corpus_id
-    return next((one for one in CORPORA.all() if wanted and one.corpus_id == wanted), None)
+    corpus_id = model.facts.corpus_id
+    return next(
+        (corpus for corpus in CORPORA.all() if corpus_id and corpus.corpus_id == corpus_id), None
+    )
 
 
 def notes_name(say: Words, model: TrainedModel) -> str:
@@ -77,24 +83,24 @@ def notes_name(say: Words, model: TrainedModel) -> str:
 
 
 def file_code(file: NoteFile) -> str:
-    """Return what a link says of a file of notes: its name may hold a person's."""
+    """Return a file's code for links; the name of a file may hold a person's name."""
     return salted_digest(f"notes {file.file_id}")[:12]
 
 
 def file_names(say: Words, files: tuple[NoteFile, ...]) -> dict[str, str]:
-    """Return files of notes by their code, each with its size, as `form.pick` takes them."""
-    return {file_code(one): file_name(say, one) for one in files}
+    """Return the display names of files of notes by code, for `form.pick`."""
+    return {file_code(file): file_name(say, file) for file in files}
 
 
 def file_name(say: Words, file: NoteFile) -> str:
-    """Return what a file of notes is called."""
+    """Return the display name of a file of notes, with its size."""
     if file.file_id == EXAMPLE:
         return say.text("called_example_file")
     return say.text("called_file", name=file.file_id, size=size_text(file.n_bytes))
 
 
 def size_text(n_bytes: int) -> str:
-    """Return a size in bytes as it is written for a reader."""
+    """Format a size in bytes with a unit."""
     if n_bytes < 1000:
         return f"{n_bytes} B"
     power = min(3, (len(str(n_bytes)) - 1) // 3)
@@ -102,13 +108,13 @@ def size_text(n_bytes: int) -> str:
 
 
 def state_name(say: Words, state: str, *, rule: int = RULE_VERSION) -> str:
-    """Return what a verdict's state is called, with its rule where that is an older one."""
+    """Return the display name of a verdict's state, with its rule if that is an older one."""
     name = say.text(f"state_{state}")
     return name if rule >= RULE_VERSION else say.text("called_state_of_rule", state=name, rule=rule)
 
 
 def tagger_name(say: Words, tagger_id: str) -> str:
-    """Return what a tagger is called."""
+    """Return a tagger's display name."""
     names = tagger_names(tagger_id)
     if len(names) > 1:
         return " + ".join(tagger_name(say, name) for name in names)
@@ -116,12 +122,12 @@ def tagger_name(say: Words, tagger_id: str) -> str:
         return TITLES.get(tagger_id) or say.text(f"called_tagger_{tagger_id}")
     if tagger_id.startswith("/"):  # a folder that the command line named
         return PurePosixPath(tagger_id).name
-    title = next((one.title for one in cached.taggers() if one.tagger_id == tagger_id), "")
+    title = next((tagger.title for tagger in cached.taggers() if tagger.tagger_id == tagger_id), "")
     return say.text("called_tagger_titled", title=title) if title else say.text("called_tagger")
 
 
 def label_name(say: Words, label: str) -> str:
-    """Return what a label is called; one that is none of the five types is called as it is."""
+    """Return a label's display name; a label outside the five types is returned as it is."""
     if label in TYPES:
         return say.text(f"called_type_{label}")
     if label in ("", "missed", "spurious"):
@@ -129,42 +135,44 @@ def label_name(say: Words, label: str) -> str:
     return label
 
 
-def score_name(say: Words, kept: Score) -> str:
-    """Return what a score is called: its title, who was measured, on which notes, and when."""
-    kind, ref = kept.gold.kind, kept.gold.ref
-    given = f"called_example_{ref}" if kind == "example" else "called_gold_given"
+def score_name(say: Words, score: Score) -> str:
+    """Return a score's display name: its title, what was measured, on which notes, and when."""
+    kind, ref = score.gold.kind, score.gold.ref
+    gold_key = f"called_example_{ref}" if kind == "example" else "called_gold_given"
     return say.text(
         "called_score",
-        title=predicted_name(say, kept),
-        gold=ref if kind == "file" else say.text(given),
-        n=f"{kept.summary.n_documents:,}",
-        at=day(kept.created),
+        title=predicted_name(say, score),
+        gold=ref if kind == "file" else say.text(gold_key),
+        n=f"{score.summary.n_documents:,}",
+        at=format_moment(score.created),
     )
 
 
-def predicted_name(say: Words, kept: Score) -> str:
-    """Return what was measured, by its title and by where it comes from."""
-    return " · ".join(filter(None, (kept.title, _predicted(say, kept))))
+def predicted_name(say: Words, score: Score) -> str:
+    """Return the title and origin of the predictions that a score measures."""
+    return " · ".join(filter(None, (score.title, _predicted(say, score))))
 
 
-def _predicted(say: Words, kept: Score) -> str:
-    kind, ref = kept.predicted.kind, kept.predicted.ref
+def _predicted(say: Words, score: Score) -> str:
+    kind, ref = score.predicted.kind, score.predicted.ref
     if kind == "tagger":
         return tagger_name(say, ref)
     if kind == "tagged":
-        title = next((one.title for one in cached.marked_sets() if one.tagged_id == ref), "")
-        name = tagger_name(say, kept.tagger["name"]) if kept.tagger["name"] else ""
+        title = next(
+            (tagged.title for tagged in cached.whole_sets() if tagged.tagged_id == ref), ""
+        )
+        name = tagger_name(say, score.tagger["name"]) if score.tagger["name"] else ""
         return " · ".join(filter(None, (title, name))) or say.text("called_predicted_tagged")
     return say.text(f"called_predicted_{kind}")
 
 
 def kind_name(say: Words, kind: str) -> str:
-    """Return what a kind of mark is called."""
+    """Return the display name of a kind of mark."""
     return catalogue(say.language, "policy")[f"kind_{kind}"]
 
 
 def policy_name(say: Words, policy: Policy) -> str:
-    """Return what a policy is called; a title of one's own is untrusted text."""
+    """Return a policy's display name; an own title is untrusted text."""
     if policy.is_ready_made:
         return say.text(f"deidentify_policy_{policy.title}")
     return say.text("called_own_policy", title=policy.title or say.text("deidentify_policy_own"))

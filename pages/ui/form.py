@@ -1,9 +1,8 @@
-"""What a page asks with: choices that a link carries, buttons, and the boxes of any record or task.
+"""Inputs of a page: choices that a link carries, buttons, and the boxes of any record or task.
 
-A key stands for its sentences: `KEY` is the label, `KEY_help` the help where there is one, and
-`KEY_CODE` what a code is called. A field's bounds, kind and usual value are the engine's own; its
-words are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, where it is one of a few codes,
-`WORDS_FIELD_CODE`.
+A key stands for its sentences: `KEY` is the label, `KEY_help` the help if there is one, and
+`KEY_CODE` the name of a code. The engine defines a field's bounds, kind and default. The words of a
+field are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, if it has a few codes, `WORDS_FIELD_CODE`.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from pydantic import TypeAdapter
 from audit.shelf import MAX_TITLE_CHARS
 from audit.task import Record
 from audit.words import Words
-from pages.ui.access import note_upload
+from pages.ui.access import log_upload
 from pages.ui.blocks import heading
-from pages.ui.state import write
+from pages.ui.state import write_parameter
 
 _LARGEST = (1 << 53) - 1
-"""What a browser holds exactly."""
+"""The largest integer that a browser represents exactly."""
 
 
-def ask(
-    say: Words, usual: Record, *, words: str, fields: Sequence[str], key: str, n_columns: int = 2
+def ask_fields(
+    say: Words, defaults: Record, *, words: str, fields: Sequence[str], key: str, n_columns: int = 2
 ) -> dict[str, Any]:
-    """Draw a box for each of a record's fields, its value in it, and return what they hold.
+    """Draw a box for each of a record's fields with its default, and return the entries.
 
-    Boxes begin anew where `usual` is another. An empty box of an optional field is None. What the
-    record refuses is refused by the record: `usual.with_(**found)`.
+    Other `defaults` reset the boxes. An empty box of an optional field is None. The entries are not
+    checked; the record itself refuses invalid ones: `defaults.with_(**entries)`.
     """
-    mark = f"{key}_{zlib.crc32(usual.to_bytes()):08x}"
-    found, columns = {}, st.columns(n_columns)
+    mark = f"{key}_{zlib.crc32(defaults.written()):08x}"
+    entries, columns = {}, st.columns(n_columns)
     for place, field in enumerate(fields):
-        about = type(usual).model_fields[field]
-        schema = TypeAdapter(Annotated[about.annotation, about]).json_schema()
+        field_info = type(defaults).model_fields[field]
+        schema = TypeAdapter(Annotated[field_info.annotation, field_info]).json_schema()
         with columns[place % n_columns]:
-            value, box = getattr(usual, field), f"{mark}_{field}"
-            found[field] = _box(say, schema, value, words=words, field=field, key=box)
-    return found
+            default, box_key = getattr(defaults, field), f"{mark}_{field}"
+            entries[field] = _draw_box(say, schema, default, words=words, field=field, key=box_key)
+    return entries
 
 
 def choose(
@@ -51,34 +50,34 @@ def choose(
     key: str,
     options: Sequence[str] | Mapping[str, str],
     *,
-    what: str = "",
+    parameter: str = "",
     is_long: bool = False,
 ) -> str:
-    """Draw a choice among codes and return the chosen one; `?what=` opens it, and follows it.
+    """Draw a choice among codes and return the chosen code; the query `parameter` carries it.
 
-    The first option is the usual one, and is not written into the address. Options are shown as
-    `KEY_CODE`, or as a mapping of them says: trusted text, unless they stand in a list (`is_long`).
-    They stand beside each other, or under each other with `KEY_why_CODE` where
-    the words have that. Without `what` the key's last word is the parameter.
+    The first option is the default and is not written into the address. An option is shown as
+    `KEY_CODE` or as a mapping names it: trusted text, unless it stands in a list (`is_long`).
+    Options are drawn side by side, or below each other if the words have reasons `KEY_why_CODE`.
+    By default `parameter` is the last word of the key.
     """
-    what, codes = what or _last(key), list(options)
-    box = _by_link(
-        what,
+    parameter, codes = parameter or _last_word(key), list(options)
+    box = _set_by_link(
+        parameter,
         is_fit=lambda code: code in codes,
-        read=lambda wanted: wanted if wanted in codes else codes[0],
+        read=lambda link_code: link_code if link_code in codes else codes[0],
     )
     reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
-    label, looks = say.text(key), {"key": box, "format_func": _shown(say, key, options)}
+    label, looks = say.text(key), {"key": box, "format_func": _code_formatter(say, key, options)}
     looks["help"] = say.sentences.get(f"{key}_help")
-    found: str | None
+    selected_code: str | None
     if is_long:
-        found = st.selectbox(label, codes, **looks)
+        selected_code = st.selectbox(label, codes, **looks)
     elif any(reasons):
-        found = st.radio(label, codes, captions=reasons, **looks)
+        selected_code = st.radio(label, codes, captions=reasons, **looks)
     else:
-        found = st.segmented_control(label, codes, required=True, wrap=True, **looks)
-    chosen = str(found or codes[0])
-    _to_link(what, chosen if chosen != codes[0] or what in st.query_params else "")
+        selected_code = st.segmented_control(label, codes, required=True, wrap=True, **looks)
+    chosen = str(selected_code or codes[0])
+    _write_choice(parameter, chosen if chosen != codes[0] or parameter in st.query_params else "")
     return chosen
 
 
@@ -87,86 +86,101 @@ def choose_some(
     key: str,
     options: Sequence[str] | Mapping[str, str],
     *,
-    what: str = "",
+    parameter: str = "",
     is_long: bool = False,
     is_all: bool = True,
 ) -> tuple[str, ...]:
-    """Draw a choice of any number of codes and return the chosen ones; where none is, all.
+    """Draw a choice of any number of codes and return the chosen codes, or all if none is chosen.
 
-    Words, parameter and `is_long` are those of `choose`; a list says `KEY_all` where none is.
-    Without `is_all` no choice is none.
+    Words, `parameter` and `is_long` are those of `choose`; an empty list shows `KEY_all`. Without
+    `is_all`, an empty choice returns no codes.
     """
-    what, shown = what or _last(key), _shown(say, key, options)
-    box = _by_link(
-        what,
-        is_fit=lambda kept: isinstance(kept, list) and set(kept) <= set(options),
-        read=lambda wanted: [one for one in wanted.replace(",", ".").split(".") if one in options],
+    parameter, format_code = parameter or _last_word(key), _code_formatter(say, key, options)
+    box = _set_by_link(
+        parameter,
+        is_fit=lambda choice: isinstance(choice, list) and set(choice) <= set(options),
+        read=lambda link_codes: [
+            code for code in link_codes.replace(",", ".").split(".") if code in options
+        ],
     )
-    label, looks = say.text(key), {"key": box, "format_func": shown}
+    label, looks = say.text(key), {"key": box, "format_func": format_code}
     if is_long:
-        found = st.multiselect(
+        selected_codes = st.multiselect(
             label, list(options), placeholder=say.text(f"{key}_all"), select_all=False, **looks
         )
     else:
-        found = st.pills(label, list(options), selection_mode="multi", wrap=True, **looks)
-    _to_link(what, ".".join(found))
-    return tuple(found) or (tuple(options) if is_all else ())
+        selected_codes = st.pills(label, list(options), selection_mode="multi", wrap=True, **looks)
+    _write_choice(parameter, ".".join(selected_codes))
+    return tuple(selected_codes) or (tuple(options) if is_all else ())
 
 
-def switch(say: Words, key: str, *, what: str = "", **values: object) -> bool:
-    """Draw a switch and return whether it is on; `?what=1` turns it on, and follows it.
+def draw_switch(say: Words, key: str, *, parameter: str = "", **values: object) -> bool:
+    """Draw a switch and return whether it is on; the query `parameter` is then "1".
 
-    Without `what` the key's last word is the parameter.
+    By default `parameter` is the last word of the key.
     """
-    what = what or _last(key)
-    box = _by_link(what, is_fit=lambda kept: kept is not None, read=lambda wanted: wanted == "1")
+    parameter = parameter or _last_word(key)
+    box = _set_by_link(
+        parameter, is_fit=lambda choice: choice is not None, read=lambda link_code: link_code == "1"
+    )
     is_on = st.toggle(say.text(key, **values), key=box, help=say.sentences.get(f"{key}_help"))
-    _to_link(what, "1" if is_on else "")
+    _write_choice(parameter, "1" if is_on else "")
     return is_on
 
 
 @contextmanager
-def paged(what: str, n_rows: int, *, of: object, per_page: int = 10) -> Iterator[slice]:
-    """Yield which rows stand on the page of `?page=`, and draw the pager under them.
+def paginate(
+    list_name: str, n_rows: int, *, selection: object, per_page: int = 10
+) -> Iterator[slice]:
+    """Yield the slice of rows on the page `?page=`, and draw the pager under them.
 
-    What is listed anew (another `of`) begins on its first page; a page that is not there is the
-    nearest.
+    Another `selection` begins on its first page. A page number out of range leads to the nearest
+    page.
     """
-    state, key, n = st.session_state, f"{what}_pager", max(1, -(-n_rows // per_page))
-    is_new, state[f"{what}_of"] = state.get(f"{what}_of", of) != of, of
-    wanted = "" if is_new else st.query_params.get("page", "")
-    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) < 10
-    at = min(max(1, int(wanted)), n) if is_number else 1
-    write("page", "" if at == 1 else str(at))
-    yield slice((at - 1) * per_page, min(at * per_page, n_rows))
+    state, key, n = st.session_state, f"{list_name}_pager", max(1, -(-n_rows // per_page))
+    is_new, state[f"{list_name}_of"] = (
+        state.get(f"{list_name}_of", selection) != selection,
+        selection,
+    )
+    page_text = "" if is_new else st.query_params.get("page", "")
+    is_number = page_text.isascii() and page_text.isdigit() and len(page_text) < 10
+    page_number = min(max(1, int(page_text)), n) if is_number else 1
+    write_parameter("page", "" if page_number == 1 else str(page_number))
+    yield slice((page_number - 1) * per_page, min(page_number * per_page, n_rows))
 
-    def turned() -> None:
-        number = state[f"{key}_{at}"]
-        write("page", "" if number == 1 else str(number))
+    def turn_page() -> None:
+        number = state[f"{key}_{page_number}"]
+        write_parameter("page", "" if number == 1 else str(number))
 
     if n > 1:
         with st.container(key=key):
-            st.pagination(n, default=at, key=f"{key}_{at}", on_change=turned)
+            st.pagination(n, default=page_number, key=f"{key}_{page_number}", on_change=turn_page)
 
 
-def _last(key: str) -> str:
+def _last_word(key: str) -> str:
     return key.rpartition("_")[2]
 
 
-def _by_link(what: str, *, is_fit: Callable[[Any], bool], read: Callable[[str], object]) -> str:
-    """Set a widget by the link, unless the page itself has written that last; return its key."""
-    box, wanted, state = f"choice_{what}", st.query_params.get(what, ""), st.session_state
-    if not is_fit(state.get(box)) or wanted != state.get(f"{box}_written", ""):
-        state[box] = read(wanted)
+def _set_by_link(
+    parameter: str, *, is_fit: Callable[[Any], bool], read: Callable[[str], object]
+) -> str:
+    """Set a widget from the link, unless the page itself wrote the link; return its key."""
+    box, link_code, state = (
+        f"choice_{parameter}",
+        st.query_params.get(parameter, ""),
+        st.session_state,
+    )
+    if not is_fit(state.get(box)) or link_code != state.get(f"{box}_written", ""):
+        state[box] = read(link_code)
     return box
 
 
-def _to_link(what: str, code: str) -> None:
-    st.session_state[f"choice_{what}_written"] = code
-    write(what, code)
+def _write_choice(parameter: str, code: str) -> None:
+    st.session_state[f"choice_{parameter}_written"] = code
+    write_parameter(parameter, code)
 
 
-def _shown(
+def _code_formatter(
     say: Words, key: str, options: Sequence[str] | Mapping[str, str]
 ) -> Callable[[str], str]:
     if isinstance(options, Mapping):
@@ -174,7 +188,7 @@ def _shown(
     return lambda code: say.text(f"{key}_{code}")
 
 
-def tick(
+def draw_toggle(
     say: Words,
     key: str,
     *,
@@ -184,10 +198,10 @@ def tick(
     is_kept: bool = False,
     **values: object,
 ) -> bool:
-    """Draw a switch that no link carries, or a box to tick, and return whether it is on.
+    """Draw a switch or a checkbox that no link carries, and return whether it is on.
 
-    `name` is the widget's own key where it is not `key`; `is_kept` keeps what it holds while
-    another page is shown.
+    `name` is the widget's key if it is not `key`; `is_kept` keeps the state while another page is
+    shown.
     """
     draw = st.checkbox if is_box else st.toggle
     return bool(
@@ -201,7 +215,7 @@ def tick(
     )
 
 
-def act(
+def draw_button(
     say: Words,
     key: str,
     *,
@@ -215,7 +229,7 @@ def act(
 ) -> bool:
     """Draw a button and return whether it was pressed; the values fill its label.
 
-    `name` is the widget's own key where it is not `key`; `icon` is a Material icon's name.
+    `name` is the widget's key if it is not `key`; `icon` is the name of a Material icon.
     """
     return st.button(
         say.text(key, **values),
@@ -229,16 +243,18 @@ def act(
     )
 
 
-def ask_line(say: Words, key: str, *, most: int = MAX_TITLE_CHARS, is_kept: bool = False) -> str:
-    """Draw a box for a line of text, as long as a title unless it is said; return what it says.
+def ask_line(
+    say: Words, key: str, *, max_chars: int = MAX_TITLE_CHARS, is_kept: bool = False
+) -> str:
+    """Draw a box for a line of text, by default as long as a title, and return the text.
 
-    `is_kept` as in `tick`.
+    `is_kept` as in `draw_toggle`.
     """
     return (
         st.text_input(
             say.text(key),
             key=key,
-            max_chars=most,
+            max_chars=max_chars,
             help=say.sentences.get(f"{key}_help"),
             persist_state="session" if is_kept else None,
         )
@@ -251,22 +267,22 @@ def upload(
     key: str,
     endings: Sequence[str],
     *,
-    most_mb: int,
-    what: str,
+    max_mb: int,
+    file_kind: str,
     name: str = "",
     is_many: bool = False,
 ) -> list[Any]:
-    """Draw a box for a file, or many, and return what was given; the log has it as `what`."""
-    found: Any = st.file_uploader(
+    """Draw a box for one file or many, and return the uploads, which are logged as `file_kind`."""
+    uploads: Any = st.file_uploader(
         say.text(key),
         type=list(endings),
         key=name or key,
         accept_multiple_files=is_many,
-        max_upload_size=most_mb,
+        max_upload_size=max_mb,
     )
-    files = list(found) if is_many else [found] if found else []
+    files = list(uploads) if is_many else [uploads] if uploads else []
     for file in files:
-        note_upload(file, what=what)
+        log_upload(file, file_kind=file_kind)
     return files
 
 
@@ -275,17 +291,17 @@ def pick(
     key: str,
     options: Mapping[str, str],
     *,
-    what: str = "",
-    usual: str = "",
+    parameter: str = "",
+    default: str = "",
 ) -> str:
-    """Draw a list of codes to choose from by their words; `?what=` carries the chosen one.
+    """Draw a list of codes and return the chosen code; the query `parameter` carries it.
 
-    Returns "" where none is chosen, and says so where the link's is not there. Words are shown as
-    plain text, never as Markdown. Without `what` the key's last word is the parameter.
+    Returns "" if none is chosen, and draws a notice if the link's code is missing. Words are shown
+    as plain text, never as Markdown. By default `parameter` is the last word of the key.
     """
-    what, state = what or _last(key), st.session_state
-    box = f"pick_{what}"
-    code = st.query_params.get(what, "") or state.get(f"picked_{what}", usual)
+    parameter, state = parameter or _last_word(key), st.session_state
+    box = f"pick_{parameter}"
+    code = st.query_params.get(parameter, "") or state.get(f"picked_{parameter}", default)
     if code and code not in options:
         st.html(heading("", below=say.text("pick_not_here")))
         code = ""
@@ -298,38 +314,38 @@ def pick(
         key=box,
         placeholder=say.text("pick_none"),
         help=say.sentences.get(f"{key}_help"),
-        on_change=lambda: take(what, state[box] or ""),
+        on_change=lambda: set_pick(parameter, state[box] or ""),
     )
     if code:
-        take(what, code)
+        set_pick(parameter, code)
     return code
 
 
-def take(what: str, code: str) -> None:
-    """Choose in a list that `pick` draws, as if the reader had; "" chooses none."""
-    st.session_state[f"picked_{what}"] = code
-    write(what, code)
+def set_pick(parameter: str, code: str) -> None:
+    """Choose a code in a list that `pick` draws, as if the reader had; "" chooses none."""
+    st.session_state[f"picked_{parameter}"] = code
+    write_parameter(parameter, code)
 
 
-def choose_kept(say: Words, key: str, names: Mapping[str, str], *, what: str = "") -> str:
-    """Draw the choice of one of several kept things; says `KEY_gone` if the link's is not here.
+def choose_kept(say: Words, key: str, names: Mapping[str, str], *, parameter: str = "") -> str:
+    """Draw the choice of one of several kept things; draw `KEY_gone` if the link's is missing.
 
-    The newest stands in the link too: tomorrow another one is the newest.
+    The link also names the newest thing, because another one may be the newest tomorrow.
     """
-    what = what or _last(key)
-    asked = st.query_params.get(what, "")
-    if asked not in names:
-        if asked:
+    parameter = parameter or _last_word(key)
+    link_code = st.query_params.get(parameter, "")
+    if link_code not in names:
+        if link_code:
             gone = say.text(f"{key}_gone")
             st.html(heading(gone, below=say.text(f"{key}_gone_do")))
-        st.query_params[what] = next(iter(names))
-    return choose(say, key, names, what=what, is_long=True)
+        st.query_params[parameter] = next(iter(names))
+    return choose(say, key, names, parameter=parameter, is_long=True)
 
 
-def _box(
-    say: Words, schema: dict[str, Any], value: Any, *, words: str, field: str, key: str
+def _draw_box(
+    say: Words, schema: dict[str, Any], default: Any, *, words: str, field: str, key: str
 ) -> Any:
-    """Draw the box of a field, as its JSON schema has it."""
+    """Draw the box of a field according to its JSON schema."""
     looks: dict[str, Any] = {
         "label": say.text(f"{words}_set_{field}"),
         "help": say.sentences.get(f"{words}_help_{field}"),
@@ -338,18 +354,18 @@ def _box(
     }
     is_optional = "anyOf" in schema
     if is_optional:
-        schema = next(one for one in schema["anyOf"] if one["type"] != "null")
+        schema = next(branch for branch in schema["anyOf"] if branch["type"] != "null")
     if codes := schema.get("enum"):
         return st.selectbox(
             options=codes,
-            index=codes.index(value),
+            index=codes.index(default),
             **looks,
             format_func=lambda code: say.text(f"{words}_{field}_{code}"),
         )
     if schema["type"] == "boolean":
-        return st.toggle(value=value, **looks)
+        return st.toggle(value=default, **looks)
     if schema["type"] == "string":
-        return st.text_input(value=value, max_chars=500, **looks)
+        return st.text_input(value=default, max_chars=500, **looks)
     kind = int if schema["type"] == "integer" else float
     low, high = (
         next((kind(schema[name]) for name in names if name in schema), None)
@@ -357,14 +373,14 @@ def _box(
     )
     if kind is int and high is not None:
         high = min(high, _LARGEST)
-    is_tiny = kind is float and value is not None and 0 < abs(value) < 1e-3
-    if is_optional and value is not None:  # a box with a usual value is never empty
-        st.session_state.setdefault(key, kind(value))
-        value = None
+    is_tiny = kind is float and default is not None and 0 < abs(default) < 1e-3
+    if is_optional and default is not None:  # a box with a usual value is never empty
+        st.session_state.setdefault(key, kind(default))
+        default = None
     return st.number_input(
         min_value=low,
         max_value=high,
-        value=value if value is None else kind(value),
+        value=default if default is None else kind(default),
         **looks,
         step=None if kind is int else 1e-5 if is_tiny else 0.01,
         format=None if kind is int else "%.2e" if is_tiny else "%.4g",

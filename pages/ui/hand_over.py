@@ -1,4 +1,4 @@
-"""What is decided of an audit and handed over, and the log of who saw and took what."""
+"""The decision on an audit, the report and its files, and the access log of the audit."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
 from audit.report.name_table import NAME_FORMS
 from audit.report.report import AuditReport
 from pages.ui import access, blocks, cached
-from pages.ui.access import is_revealed, may, may_or_say
-from pages.ui.blocks import day, plain
-from pages.ui.form import act, choose, tick
-from pages.ui.section import Place, head, refusals, remark
+from pages.ui.access import is_revealed, may, may_or_explain
+from pages.ui.blocks import escape_markdown, format_moment
+from pages.ui.form import choose, draw_button, draw_toggle
+from pages.ui.section import Place, draw_heading, draw_remark, show_refusals
 from pages.ui.state import LANGUAGES, Words, language, mark_unsaved
 
 PREVIEW_HEIGHT = 1100
@@ -33,42 +33,46 @@ FILES = {
     "report_measures_csv": "measures.csv",
     "report_json": "report.json",
 }
-"""Key of the button -> file of the bundle; "" is all of it."""
+"""Key of the button -> file of the bundle; "" stands for the whole bundle."""
 _REFUSED = "decision_refused"
 
 
-# One of four decisions, why, and who signed it; kept with its history.
+# The decision with its reasons and signatures; its history is kept.
 
 
 def draw_decision(say: Words, digest: str) -> Decision:
-    """Draw the decision on an audit and its signatures; return it as it is kept."""
-    kept = read_decision(digest, store=cached.store())
+    """Draw the decision on an audit and its signatures; return the kept decision."""
+    decision = kept_decision(digest, store=cached.store())
     with st.container(border=True, key="decision"):
-        head(say, "decision")
-        if may_or_say("decided", say):
-            _draw_form(say, kept)
-        elif kept.recommendation:
-            st.html(blocks.heading(say.text(f"decision_{kept.recommendation}"), below=kept.reasons))
-        if kept.recommendation:
-            remark(say, "decision_kept", who=kept.by, at=day(kept.at))
-            _draw_signatures(say, kept)
+        draw_heading(say, "decision")
+        if may_or_explain("decided", say):
+            _draw_form(say, decision)
+        elif decision.recommendation:
+            st.html(
+                blocks.heading(
+                    say.text(f"decision_{decision.recommendation}"), below=decision.reasons
+                )
+            )
+        if decision.recommendation:
+            draw_remark(say, "decision_kept", who=decision.by, at=format_moment(decision.at))
+            _draw_signatures(say, decision)
         # Under the button that was pressed.
-        if refused := st.session_state.pop(_REFUSED, None):
-            why = refused.render(say.language)
+        if error := st.session_state.pop(_REFUSED, None):
+            why = error.render(say.language)
             st.html(blocks.heading(say.text("decision_refused"), below=why))
-    return kept
+    return decision
 
 
-def _draw_form(say: Words, kept: Decision) -> None:
-    # What is typed outlasts a visit to another page, and gives way to what somebody else decides.
-    version = f"{kept.audit[:12]}_{kept.at}"
+def _draw_form(say: Words, decision: Decision) -> None:
+    # The draft survives a visit to another page, but another person's decision replaces it.
+    version = f"{decision.audit[:12]}_{decision.at}"
     keys = {"recommendation": f"decision_choice_{version}", "reasons": f"decision_why_{version}"}
-    options, draft = ("", *RECOMMENDATIONS), f"decision_{kept.audit[:12]}"
+    options, draft = ("", *RECOMMENDATIONS), f"decision_{decision.audit[:12]}"
     mark = partial(mark_unsaved, draft)
     chosen = st.radio(
         say.text("decision"),
         options,
-        index=options.index(kept.recommendation),
+        index=options.index(decision.recommendation),
         format_func=lambda code: say.text(f"decision_{code or 'none'}"),
         key=keys["recommendation"],
         persist_state="session",
@@ -77,7 +81,7 @@ def _draw_form(say: Words, kept: Decision) -> None:
     )
     reasons = st.text_area(
         say.text("decision_reasons"),
-        kept.reasons,
+        decision.reasons,
         height=110,
         key=keys["reasons"],
         placeholder=say.text("decision_reasons_place"),
@@ -85,30 +89,37 @@ def _draw_form(say: Words, kept: Decision) -> None:
         max_chars=decisions.MAX_REASONS_CHARS,
         on_change=mark,
     )
-    mark((chosen, reasons) != (kept.recommendation, kept.reasons))
-    if kept.signatures:
-        remark(say, "decision_drops")
-    decide = partial(access.decide, kept, language=language())
-    act(say, "decision_keep", kind="primary", on_click=lambda: _kept(decide, keys, draft))
+    mark((chosen, reasons) != (decision.recommendation, decision.reasons))
+    if decision.signatures:
+        draw_remark(say, "decision_drops")
+    decide = partial(access.decide, decision, language=language())
+    draw_button(
+        say, "decision_keep", kind="primary", on_click=lambda: _apply_decision(decide, keys, draft)
+    )
 
 
-def _draw_signatures(say: Words, kept: Decision) -> None:
-    has_logins, who = access.has_logins(), access.who()
-    for one in kept.signatures:
-        text, taken_back = st.columns([3, 2], vertical_alignment="center")
-        how, role = "login" if one.is_login else "name", say.text(f"decision_role_{one.role}")
-        told = say.text(f"decision_by_{how}", role=role, at=day(one.at))
-        text.html(blocks.line(one.name, told))
-        if not has_logins or one.name == who:
-            withdraw = partial(_kept, partial(access.withdraw, kept, name=one.name), {})
-            name = f"decision_withdraw_{one.role}"
-            with taken_back:
-                act(say, "decision_withdraw", name=name, kind="tertiary", on_click=withdraw)
-    second = "decision_second" if kept.signatures else "decision_unsigned"
-    remark(say, "decision_signed" if kept.is_signed else second)
-    signed = {one.role for one in kept.signatures}
-    roles = [role for role in SIGNATURE_ROLES if role not in signed]
-    if not roles or not may_or_say("signed", say):
+def _draw_signatures(say: Words, decision: Decision) -> None:
+    has_logins, person = access.has_logins(), access.identify_person()
+    for signature in decision.signatures:
+        name_column, withdraw_column = st.columns([3, 2], vertical_alignment="center")
+        signed_by, role = (
+            "login" if signature.is_login else "name",
+            say.text(f"decision_role_{signature.role}"),
+        )
+        role_line = say.text(f"decision_by_{signed_by}", role=role, at=format_moment(signature.at))
+        name_column.html(blocks.line(signature.name, role_line))
+        if not has_logins or signature.name == person:
+            withdraw = partial(
+                _apply_decision, partial(access.withdraw, decision, name=signature.name), {}
+            )
+            name = f"decision_withdraw_{signature.role}"
+            with withdraw_column:
+                draw_button(say, "decision_withdraw", name=name, kind="tertiary", on_click=withdraw)
+    second = "decision_second" if decision.signatures else "decision_unsigned"
+    draw_remark(say, "decision_signed" if decision.is_signed else second)
+    signed_roles = {signature.role for signature in decision.signatures}
+    roles = [role for role in SIGNATURE_ROLES if role not in signed_roles]
+    if not roles or not may_or_explain("signed", say):
         return
     keys = {"role": f"decision_role_{len(roles)}"}
     with st.form("decision_sign", border=False, enter_to_submit=False):
@@ -120,7 +131,7 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
             format_func=lambda code: say.text(f"decision_role_{code}"),
         )
         if has_logins:
-            remark(say, "decision_as", who=who)
+            draw_remark(say, "decision_as", who=person)
         else:
             keys["name"] = f"decision_name_{len(roles)}"
             st.text_input(
@@ -129,18 +140,20 @@ def _draw_signatures(say: Words, kept: Decision) -> None:
         st.form_submit_button(
             say.text("decision_sign"),
             key="decision_sign_now",
-            on_click=_kept,
-            args=(partial(access.sign, kept), keys),
+            on_click=_apply_decision,
+            args=(partial(access.sign, decision), keys),
         )
 
 
-def _kept(do: Callable[..., Decision], keys: Mapping[str, str], draft: str = "") -> None:
-    """Decide, sign or withdraw by what widgets hold; the page says what was refused.
+def _apply_decision(
+    change: Callable[..., Decision], keys: Mapping[str, str], draft: str = ""
+) -> None:
+    """Decide, sign or withdraw with the values of widgets; the page draws a refusal.
 
-    `draft` is what `mark_unsaved` calls it, which it is no more.
+    `draft` is the name under which `mark_unsaved` knows the text; it is then saved.
     """
     try:
-        do(**{name: st.session_state[key] for name, key in keys.items()})
+        change(**{name: st.session_state[key] for name, key in keys.items()})
         mark_unsaved(draft, False)
     except AuditError as error:
         st.session_state[_REFUSED] = error
@@ -150,84 +163,104 @@ def _kept(do: Callable[..., Decision], keys: Mapping[str, str], draft: str = "")
 
 
 def draw_hand_over(
-    say: Words, here: Place, report: AuditReport, *, other: AuditReport | None, decision: Decision
+    say: Words,
+    place: Place,
+    report: AuditReport,
+    *,
+    other_report: AuditReport | None,
+    decision: Decision,
 ) -> Callable[[], None]:
-    """Draw what the report is to hold, and the files; return what draws the report itself."""
+    """Draw the choices for the report, and its files; return the function that draws the report."""
     with st.container(border=True, key="hand_over"):
-        head(say, "hand_over")
-        asking, taking = st.columns(2, gap="large")
-        with asking:
+        draw_heading(say, "hand_over")
+        form_column, file_column = st.columns(2, gap="large")
+        with form_column:
             first = {say.language: LANGUAGES[say.language], **LANGUAGES}
-            written_in = choose(say, "report_language", first, what="report_language")
-            names, closed = _draw_names(say, report.digest)
-        with taking.expander(say.text("report_sections"), key="report_sections"):
-            ticked = {
-                code: tick(say, f"report_section_{code}", is_on=True, is_box=True, is_kept=True)
+            report_language = choose(say, "report_language", first, parameter="report_language")
+            names, refusal_key = _draw_names(say, report.digest)
+        with file_column.expander(say.text("report_sections"), key="report_sections"):
+            is_included = {
+                code: draw_toggle(
+                    say, f"report_section_{code}", is_on=True, is_box=True, is_kept=True
+                )
                 for code in OPTIONAL_SECTIONS
             }
         choice = ReportChoice(
-            language=written_in,
+            language=report_language,
             names=names,
             decision=decision,
-            sections=tuple(code for code, is_ticked in ticked.items() if is_ticked),
-            is_demo=here.audit is not None and here.audit.is_demo,
+            sections=tuple(code for code, is_ticked in is_included.items() if is_ticked),
+            is_demo=place.audit is not None and place.audit.is_demo,
         )
-        beside = {"other": other, "references": cached.references(report, kept=here.kept)[0]}
-        with taking:
-            _draw_files(say, report, choice=choice, beside=beside, closed=closed)
+        other_reports = {
+            "other": other_report,
+            "references": cached.references(report, audits=place.audits)[0],
+        }
+        with file_column:
+            _draw_files(
+                say, report, choice=choice, other_reports=other_reports, refusal_key=refusal_key
+            )
 
-    def preview() -> None:
-        if closed:
-            remark(say, closed)
+    def draw_preview() -> None:
+        if refusal_key:
+            draw_remark(say, refusal_key)
             return
         with st.container(border=True, key="report_preview"):
-            html = report_html(report, choice=choice, **beside)
+            html = report_html(report, choice=choice, **other_reports)
             st.iframe(html, height=PREVIEW_HEIGHT, alt=say.text("report_preview_alt"))
 
-    return preview
+    return draw_preview
 
 
 def _draw_names(say: Words, digest: str) -> tuple[str, str]:
-    """Draw how names are written; in full needs the role, the reveal and a consent per audit."""
-    closed = "" if is_revealed() else "report_full_reveal"
+    """Draw the choice of how names are written: full names need a role, a reveal and a consent.
+
+    Returns the form of the names, and the key of the sentence that refuses it, or "".
+    """
+    refusal_key = "" if is_revealed() else "report_full_reveal"
     if not may("exported_full"):
-        closed = "report_full_role"
+        refusal_key = "report_full_role"
     captions = {form: f"report_names_{form}" for form in NAME_FORMS}
-    captions["full"] = closed or captions["full"]
+    captions["full"] = refusal_key or captions["full"]
     names = st.radio(
         say.text("report_names"),
         NAME_FORMS,
         key=f"report_names_{digest}",
         persist_state="session",
         format_func=lambda form: say.text(f"report_form_{form}"),
-        captions=[plain(say.text(key)) for key in captions.values()],
+        captions=[escape_markdown(say.text(key)) for key in captions.values()],
     )
     if names != "full":
         return names, ""
     key = "report_full_confirm"
-    if not closed and not tick(say, key, name=f"{key}_{digest}", is_box=True):
-        closed = "report_full_agree"
-    return names, closed
+    if not refusal_key and not draw_toggle(say, key, name=f"{key}_{digest}", is_box=True):
+        refusal_key = "report_full_agree"
+    return names, refusal_key
 
 
 def _draw_files(
-    say: Words, report: AuditReport, *, choice: ReportChoice, beside: dict[str, Any], closed: str
+    say: Words,
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other_reports: dict[str, Any],
+    refusal_key: str,
 ) -> None:
-    """Draw the files' buttons; each is made when it is asked for, once the log has its line."""
+    """Draw the files' buttons; a click writes the log line and then makes the file."""
     documents = cached.documents(report.digest) if choice.names == "full" else {}
     folder = bundle_name(report, choice=choice)
 
-    def content(file: str) -> bytes:
-        about = {"documents": documents, "seal": log_seal(), **beside}
-        files = bundle_files(report, choice=choice, **about)
+    def make_file(file: str) -> bytes:
+        contents = {"documents": documents, "seal": log_seal(), **other_reports}
+        files = bundle_files(report, choice=choice, **contents)
         return files[file] if file else bundle(files, folder=folder)
 
-    if closed:
-        remark(say, closed)
+    if refusal_key:
+        draw_remark(say, refusal_key)
     for key, file in FILES.items():
         name = f"{folder}-{file}" if file else f"{folder}.zip"
-        logged = access.logged_export(
-            partial(content, file),
+        export = access.logged_export(
+            partial(make_file, file),
             audit=report.digest,
             what=key.removeprefix("report_"),
             names=choice.names,
@@ -236,12 +269,12 @@ def _draw_files(
         )
         st.download_button(
             say.text(key),
-            b"" if closed else logged,
+            b"" if refusal_key else export,
             file_name=name,
             mime=guess_type(name)[0],
             key=key,
             on_click="ignore",
-            disabled=bool(closed),
+            disabled=bool(refusal_key),
             width="stretch",
             type="secondary" if file else "primary",
         )
@@ -252,46 +285,50 @@ def _draw_files(
 
 @st.fragment
 def draw_log(say: Words, digest: str) -> None:
-    """Draw who has seen and taken what, and whether the log is whole."""
-    with refusals(say):
+    """Draw who has seen and taken what, and whether the log is intact."""
+    with show_refusals(say):
         without = (
-            ("opened",) if choose(say, "log_of", ("acts", "all"), what="log_of") == "acts" else ()
+            ("opened",)
+            if choose(say, "log_of", ("acts", "all"), parameter="log_of") == "acts"
+            else ()
         )
-        found, whole = cached.access_log(digest, limit=N_LINES, without=without)
-        if whole.is_intact:
-            remark(say, "log_whole", n=whole.n_lines)
-        elif whole.first_bad_line is not None:
-            remark(say, "log_broken", line=whole.first_bad_line)
+        log_entries, verification = cached.access_log(digest, limit=N_LINES, without=without)
+        if verification.is_intact:
+            draw_remark(say, "log_whole", n=verification.n_lines)
+        elif verification.first_bad_line is not None:
+            draw_remark(say, "log_broken", line=verification.first_bad_line)
         else:
-            remark(say, "log_cut")
-        remark(say, "log_nameless")
-        act(say, "log_refresh", kind="tertiary")
-        if not found:
-            remark(say, "log_empty")
-        for one in found:
-            line = say.text("log_line", number=one.number, at=day(one.at), who=one.who)
-            st.html(blocks.line(line, _told(say, one)))
+            draw_remark(say, "log_cut")
+        draw_remark(say, "log_nameless")
+        draw_button(say, "log_refresh", kind="tertiary")
+        if not log_entries:
+            draw_remark(say, "log_empty")
+        for entry in log_entries:
+            line = say.text(
+                "log_line", number=entry.number, at=format_moment(entry.at), who=entry.who
+            )
+            st.html(blocks.line(line, _entry_text(say, entry)))
 
 
-def _told(say: Words, entry: LogEntry) -> str:
+def _entry_text(say: Words, entry: LogEntry) -> str:
     action = entry.action if entry.action in ACTIONS else "other"
-    counts = (_detail(say, *pair) for pair in entry.counts.items() if pair[1] != 0)
+    counts = (_detail_text(say, *pair) for pair in entry.counts.items() if pair[1] != 0)
     return " · ".join((say.text(f"log_action_{action}"), *counts))
 
 
-def _detail(say: Words, name: str, value: int | str) -> str:
-    """Return one code or count of a log line, in words where there are words."""
+def _detail_text(say: Words, name: str, detail: int | str) -> str:
+    """Return one code or count of a log line, in words if there are any."""
     keys = {
-        "page": f"{value}_link",
-        "names": f"report_form_{value}",
+        "page": f"{detail}_link",
+        "names": f"report_form_{detail}",
         "n_names": "log_names",
-        "reason": f"reveal_reason_{value}",
-        "role": f"decision_role_{value}",
+        "reason": f"reveal_reason_{detail}",
+        "role": f"decision_role_{detail}",
         "n_signatures": "log_signatures",
     }
-    if name == "language" and value in LANGUAGES:
-        return LANGUAGES[str(value)]
-    for key in (keys.get(name, ""), f"report_{value}", f"decision_{value}"):
+    if name == "language" and detail in LANGUAGES:
+        return LANGUAGES[str(detail)]
+    for key in (keys.get(name, ""), f"report_{detail}", f"decision_{detail}"):
         if key in say.sentences and (name in keys or name == "what"):
-            return say.text(key, n=value)
-    return str(value) if name == "what" else f"{name}: {value}"
+            return say.text(key, n=detail)
+    return str(detail) if name == "what" else f"{name}: {detail}"

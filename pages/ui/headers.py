@@ -1,4 +1,4 @@
-"""Who is answered, and with which headers: nothing comes from elsewhere, nothing foreign runs."""
+"""Which requests are answered, and with which headers: no foreign content, no foreign script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from audit.words import LANGUAGES
 from pages.ui.access import refusal, role_of_cookies
 
 LANGUAGE_SCRIPTS = {code: f'document.documentElement.lang = "{code}"' for code in LANGUAGES}
-"""They tell screen readers the language of the page."""
+"""These scripts tell screen readers the language of the page."""
 HISTORY_SCRIPT = (
     "(() => { if (window.kaHistory) return; window.kaHistory = true; let acted = false;"
     ' for (const kind of ["pointerdown", "keydown"])'
@@ -31,8 +31,8 @@ HISTORY_SCRIPT = (
     " if (acted) { acted = false; push(state, title, url) }"
     " else history.replaceState(state, title, url) } })()"
 )
-"""One step back for each step of the reader: Streamlit makes an entry of the browser's history for
-every change of the address, though a page that opens adds what it shows to its own."""
+"""One step back undoes one step of the reader. Without this script, Streamlit adds an entry to the
+browser's history for every change of the address, also when a page that opens completes its own."""
 POPOVER_SCRIPT = (
     "(() => { if (window.kaPopover) return; window.kaPopover = true;"
     " new MutationObserver(() => {"
@@ -41,7 +41,8 @@ POPOVER_SCRIPT = (
     ' if (first) { box.dataset.entered = ""; first.focus({ preventScroll: true }) }'
     " }).observe(document.body, { childList: true, subtree: true }) })()"
 )
-"""Who opens a box stands in it: Streamlit puts it at the page's end, the whole page away by Tab."""
+"""The focus moves into a box that opens. Streamlit puts the box at the end of the page, so that the
+Tab key would pass through the whole page first."""
 UNSAVED_SCRIPT = (
     '(() => { if (window.kaUnsaved) return; window.kaUnsaved = true; let before = "";'
     ' addEventListener("focusin", (event) => { before = event.target.value }, true);'
@@ -50,8 +51,8 @@ UNSAVED_SCRIPT = (
     " if (isTyping || document.querySelector('.ka-unsaved'))"
     " { event.preventDefault(); event.returnValue = true } }) })()"
 )
-"""The browser asks before a text that is kept nowhere is lost: one that is being typed, which only
-the browser knows, or one that `state.mark_unsaved` marks."""
+"""The browser asks before an unsaved text is lost: one that is being typed, which only the browser
+knows, or one that `state.mark_unsaved` marks."""
 SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT, UNSAVED_SCRIPT)
 _METRICS = "/_stcore/metrics"
 _NOT_KEPT = {b"cache-control": b"no-store"}
@@ -60,18 +61,18 @@ _INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 class SecurityHeaders:
-    """Put the security headers on every HTTP answer; answer no page of another origin.
+    """Put the security headers on every HTTP answer; refuse websockets of another origin.
 
-    Where nothing may be served (`access.refusal`: the settings of the login are gone, or cannot be
-    read) every path says so, pages, files and the websocket alike.
+    If nothing may be served (`access.refusal`: the settings of the login are gone or cannot be
+    read), every path says so: pages, files and the websocket.
 
-    Streamlit takes a websocket from any port of this machine, and asks a host outside for this
-    machine's address to tell whether another origin is allowed: neither happens behind this. How
-    many sessions there are and what they keep is nobody's to read. A file that a page offers is
-    sent only to whoever may see pages, and no cache keeps it.
+    By itself, Streamlit accepts a websocket from any port of this machine, and asks an outside host
+    for this machine's address to check other origins. This class prevents both. It hides the
+    metrics of the sessions. A file that a page offers is sent only to persons who may see pages,
+    and no cache keeps it.
 
-    `'unsafe-eval'` stays, for Streamlit's pages do not render without it; inline scripts are named
-    by their hash, which is computed at start since it changes with Streamlit's version.
+    `'unsafe-eval'` stays, because Streamlit's pages do not render without it. Inline scripts are
+    allowed by their hash, which is computed at start because it changes with Streamlit's version.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -82,9 +83,9 @@ class SecurityHeaders:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        refused = refusal() if scope["type"] in ("http", "websocket") else None
+        refusal_error = refusal() if scope["type"] in ("http", "websocket") else None
         if scope["type"] == "websocket" and (
-            refused is not None or not is_own_origin(Headers(scope=scope))
+            refusal_error is not None or not is_own_origin(Headers(scope=scope))
         ):
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
@@ -96,31 +97,33 @@ class SecurityHeaders:
         is_file = scope["path"].startswith(_files_path())
         if is_file and not role_of_cookies(HTTPConnection(scope).cookies):
             app = PlainTextResponse("Forbidden", 403)
-        if refused is not None:
-            told = "\n\n".join(refused.render(code) for code in LANGUAGES)
-            app = PlainTextResponse(f"{told}\n", 503)
+        if refusal_error is not None:
+            explanation = "\n\n".join(refusal_error.render(code) for code in LANGUAGES)
+            app = PlainTextResponse(f"{explanation}\n", 503)
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                own = self._headers | (_NOT_KEPT if is_file else {})
-                others = [pair for pair in message["headers"] if pair[0].lower() not in own]
-                message["headers"] = [*others, *own.items()]
+                app_headers = self._headers | (_NOT_KEPT if is_file else {})
+                foreign_headers = [
+                    pair for pair in message["headers"] if pair[0].lower() not in app_headers
+                ]
+                message["headers"] = [*foreign_headers, *app_headers.items()]
             await send(message)
 
         await app(scope, receive, send_with_headers)
 
 
 def _files_path() -> str:
-    """Return how the addresses of files begin that pages offer or show."""
+    """Return the prefix of the addresses of files that pages offer or show."""
     base = str(st.get_option("server.baseUrlPath") or "").strip("/")
     return f"/{base}/media/" if base else "/media/"
 
 
 def is_own_origin(headers: Headers) -> bool:
-    """Whether a websocket comes from this app's own pages: same host, same port.
+    """Return whether a websocket comes from this app's own pages: same host, same port.
 
-    Or from an origin that `server.corsAllowedOrigins` names, or from no browser at all: browsers
-    always say where a page is from.
+    Also true for an origin that `server.corsAllowedOrigins` names and for clients that are no
+    browser: a browser always sends the origin of its page.
     """
     origin = headers.get("origin")
     if origin is None or origin in st.get_option("server.corsAllowedOrigins"):
@@ -131,7 +134,7 @@ def is_own_origin(headers: Headers) -> bool:
 def security_headers() -> dict[str, str]:
     """Return the headers by lower-case name.
 
-    The policy lets only Streamlit's and our own inline scripts run, and our own host answer.
+    The policy allows only Streamlit's and our own inline scripts, and only our own host.
     """
     index = Path(st.__file__).parent / "static" / "index.html"
     scripts = _INLINE_SCRIPT.findall(index.read_text(encoding="utf-8"))

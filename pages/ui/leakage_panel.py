@@ -1,4 +1,4 @@
-"""What a de-identifier leaves behind: leakage against missed names, a tab of the Workshop."""
+"""The Workshop's leakage experiment: leakage against the share of missed names."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from audit.experiment.leakage import (
 )
 from audit.words import Words
 from pages.ui import blocks, cached, charts
-from pages.ui.access import may_or_say
-from pages.ui.blocks import Cell, measured, percent
-from pages.ui.charts import Axis, Series, points
+from pages.ui.access import may_or_explain
+from pages.ui.blocks import Cell, estimate_cell, format_percent
+from pages.ui.charts import Axis, Series, point_series
 from pages.ui.display_names import tagger_name
-from pages.ui.form import act, choose
+from pages.ui.form import choose, draw_button
 from pages.ui.running import FollowedJobs
-from pages.ui.section import draw_table, figure, head, remark
-from pages.ui.state import write
+from pages.ui.section import draw_figure, draw_heading, draw_remark, draw_table
+from pages.ui.state import write_parameter
 
 Leaks = list[tuple[ArmRow, LeakRow]]
 _SYMBOLS = {"mentions": "circle", "patients": "square", TAGGER: "diamond"}
@@ -38,26 +38,34 @@ _COMMAND = "python -m audit deid leakage --out results"
 
 
 JOBS = FollowedJobs(
-    LeakageTask.job, page="deid_leakage", on_done=lambda _, leakage: write("leakage", leakage)
+    LeakageTask.job,
+    page="deid_leakage",
+    on_done=lambda _, leakage: write_parameter("leakage", leakage),
 )
 
 
 def draw(say: Words) -> None:
-    """Draw the last experiment, or the link's, and the way to another."""
-    head(say, "deid_leakage_title", below="deid_leakage_below")
-    is_running, kept = JOBS.draw(say), LEAKAGE.all()
-    if kept:
-        asked = st.query_params.get("leakage", "")
-        _draw_kept(say, next((one for one in kept if one.leakage_id == asked), kept[0]))
+    """Draw the experiment that the link names, or the last one, and the form of a new one."""
+    draw_heading(say, "deid_leakage_title", below="deid_leakage_below")
+    is_running, experiments = JOBS.draw(say), LEAKAGE.all()
+    if experiments:
+        leakage_id = st.query_params.get("leakage", "")
+        _draw_experiment(
+            say,
+            next(
+                (experiment for experiment in experiments if experiment.leakage_id == leakage_id),
+                experiments[0],
+            ),
+        )
     elif not is_running:
-        remark(say, "deid_leakage_empty")
+        draw_remark(say, "deid_leakage_empty")
     if not is_running:
         _draw_ask(say)
 
 
-def _draw_kept(say: Words, kept: KeptLeakage) -> None:
-    view, order = kept.tables, kept.tables.order
-    remark(
+def _draw_experiment(say: Words, experiment: KeptLeakage) -> None:
+    view, order = experiment.tables, experiment.tables.order
+    draw_remark(
         say,
         "deid_leakage_facts",
         n_notes=f"{view.n_notes:,}",
@@ -67,35 +75,35 @@ def _draw_kept(say: Words, kept: KeptLeakage) -> None:
         language=say.text(f"deid_leakage_language_{order.language}"),
         mode=say.text(f"deid_leakage_mode_{order.mode}"),
     )
-    controls = choose(say, "deid_leakage_controls", ("easy", "hard"), what="leak_against")
-    head(say, "deid_leakage_attacker")
+    controls = choose(say, "deid_leakage_controls", ("easy", "hard"), parameter="leak_against")
+    draw_heading(say, "deid_leakage_attacker")
     leaks = list(view.select_rows(controls=controls))
-    figure(
+    draw_figure(
         say,
         "deid_leakage",
         leakage_chart(say, leaks),
         table={
             "arm": [arm_name(say, arm) for arm, _ in leaks],
             "left": [
-                f"{arm.left.n_hits} / {arm.left.n_total} ({percent(arm.left.value)})"
+                f"{arm.left.n_hits} / {arm.left.n_total} ({format_percent(arm.left.value)})"
                 for arm, _ in leaks
             ],
             "exposed": [f"{arm.n_exposed} / {arm.n_patients}" for arm, _ in leaks],
-            "other": [percent(arm.other_chars) for arm, _ in leaks],
+            "other": [format_percent(arm.other_chars) for arm, _ in leaks],
             **_measures(leaks),
         },
     )
-    if split := [(arm, one) for arm, pair in view.split(controls=controls) for one in pair]:
-        head(say, "deid_leakage_split")
+    if split := [(arm, leak) for arm, pair in view.split(controls=controls) for leak in pair]:
+        draw_heading(say, "deid_leakage_split")
         draw_table(
             say,
             "deid_leakage_split",
             {
                 "deid_leakage_arm": [arm_name(say, arm) for arm, _ in split],
                 "deid_leakage_group": [
-                    say.text(f"deid_leakage_group_{one.group}") for _, one in split
+                    say.text(f"deid_leakage_group_{leak.group}") for _, leak in split
                 ],
-                "deid_leakage_n": [one.n_members for _, one in split],
+                "deid_leakage_n": [leak.n_members for _, leak in split],
                 **_measures(split),
             },
             caption=say.text("deid_leakage_split"),
@@ -105,23 +113,23 @@ def _draw_kept(say: Words, kept: KeptLeakage) -> None:
 
 
 def _measures(leaks: Leaks) -> dict[str, list[str | Cell]]:
-    found = {"auc": "auc", "tpr": "tpr_at_10", "minus": "minus_perfect"}
+    leak_fields = {"auc": "auc", "tpr": "tpr_at_10", "minus": "minus_perfect"}
     return {
-        f"deid_leakage_{name}": [measured(getattr(one, field), digits=2) for _, one in leaks]
-        for name, field in found.items()
+        f"deid_leakage_{name}": [estimate_cell(getattr(leak, field), digits=2) for _, leak in leaks]
+        for name, field in leak_fields.items()
     } | {
         "deid_leakage_flagged": [
-            f"{one.flagged.n_hits} / {one.flagged.n_total}" for _, one in leaks
+            f"{leak.flagged.n_hits} / {leak.flagged.n_total}" for _, leak in leaks
         ]
     }
 
 
 def leakage_chart(say: Words, leaks: Leaks) -> charts.go.Figure:
-    """Return a point an arm with its interval; raw and perfect notes are lines.
+    """Return a chart with a point for each arm; raw and perfect notes are lines.
 
-    The shares stand on a logarithmic axis with zero at its left end.
+    The shares have a logarithmic axis with zero at its left end.
     """
-    lines = [(arm, one) for arm, one in leaks if arm.kind in (RAW, PERFECT)]
+    lines = [(arm, leak) for arm, leak in leaks if arm.kind in (RAW, PERFECT)]
     shares = [arm.left.value for arm, _ in leaks if arm.kind in _SYMBOLS]
     low = min([share for share in shares if share > 0] + [_SMALLEST])
     zero = low / _ZERO_BELOW
@@ -130,24 +138,24 @@ def leakage_chart(say: Words, leaks: Leaks) -> charts.go.Figure:
         Series(
             say.text(f"deid_leakage_{arm.kind}"),
             edges,
-            [one.auc.value] * 2,
+            [leak.auc.value] * 2,
             hover="%{y:.2f}",
             dash="solid" if arm.kind == RAW else "dash",
         )
-        for arm, one in lines
+        for arm, leak in lines
     ]
     series.append(Series(say.text("deid_leakage_chance"), edges, [0.5, 0.5], dash="dot", hover=""))
     groups: dict[tuple[str, str], Leaks] = {}
-    for arm, one in leaks:
+    for arm, leak in leaks:
         if arm.kind in _SYMBOLS:
             name = f"deid_leakage_{arm.kind}"
             name = arm_name(say, arm) if arm.kind == TAGGER else say.text(name)
-            groups.setdefault((name, arm.kind), []).append((arm, one))
+            groups.setdefault((name, arm.kind), []).append((arm, leak))
     series += [
-        points(
+        point_series(
             name,
             [arm.left.value or zero for arm, _ in rows],
-            [one.auc for _, one in rows],
+            [leak.auc for _, leak in rows],
             is_attack=True,
             symbol=_SYMBOLS[kind],
             hover="%{x:.3f} · %{y:.2f}",
@@ -169,7 +177,7 @@ def leakage_chart(say: Words, leaks: Leaks) -> charts.go.Figure:
 
 
 def arm_name(say: Words, arm: ArmRow) -> str:
-    """Return what an arm is called; a trained tagger's title is untrusted text."""
+    """Return an arm's display name; a trained tagger's title is untrusted text."""
     if arm.kind == TAGGER:
         return tagger_name(say, arm.tagger)
     return say.text(f"deid_leakage_arm_{arm.kind}", share=f"{100 * arm.share:g}")
@@ -177,14 +185,16 @@ def arm_name(say: Words, arm: ArmRow) -> str:
 
 def _draw_ask(say: Words) -> None:
     """Draw the button that runs the quick experiment, and the command for the whole one."""
-    head(say, "deid_leakage_run")
-    if not may_or_say("ran", say):
+    draw_heading(say, "deid_leakage_run")
+    if not may_or_explain("ran", say):
         return
-    language = choose(say, "deid_leakage_language", LANGUAGES, what="hospital")
-    if act(say, "deid_leakage_run_now"):
-        shipped = [one.tagger_id for one in cached.taggers() if one.tagger_id in (RULES, DEFAULT)]
+    language = choose(say, "deid_leakage_language", LANGUAGES, parameter="hospital")
+    if draw_button(say, "deid_leakage_run_now"):
+        shipped = [
+            tagger.tagger_id for tagger in cached.taggers() if tagger.tagger_id in (RULES, DEFAULT)
+        ]
         task = make_quick_order(LeakageTask(language=language, taggers=tuple(shipped)))
         JOBS.start(task.question(), seed=task.seed)
         st.rerun()
-    remark(say, "deid_leakage_command")
+    draw_remark(say, "deid_leakage_command")
     st.code(_COMMAND, language="bash")

@@ -1,4 +1,4 @@
-"""The router: what every page has around it. Streamlit runs this file for every page and rerun."""
+"""The router: it draws what surrounds every page. Streamlit runs it for every page and rerun."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from audit.report.report import KeptAudit
 from audit.words import LANGUAGES, Words
 from pages.ui import state
 from pages.ui.access import (
-    logout_button,
-    note,
+    draw_logout_button,
+    draw_reveal_switch,
+    log_action,
     require_login,
-    reveal_switch,
     warn_of_open_secrets,
 )
-from pages.ui.blocks import day
+from pages.ui.blocks import format_moment
 from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
-from pages.ui.running import job_line
-from pages.ui.section import place
+from pages.ui.running import draw_job_line
+from pages.ui.section import find_place
 
 UI = Path(__file__).resolve().parent
 PAGES = {
@@ -34,41 +34,41 @@ PAGES = {
 }
 """Page -> icon, in the order of the sidebar; a page's file is `pages/<page>.py`."""
 HIDDEN = ("jobs",)
-"""Pages that other pages lead to."""
+"""Pages that are not in the sidebar; other pages link to them."""
 OF_ONE_AUDIT = ("verdict", "names", "measures")
-"""Pages that show an audit's data, the demo's under a ribbon; others are logged without one."""
+"""Pages that show an audit's data, with a ribbon for the demo; the log names their audit."""
 
 
-def _choose_again(language: str) -> None:
-    """Set every choice anew after the language was switched.
+def _renew_choices(language: str) -> None:
+    """Set every choice again after the language was switched.
 
-    A browser knows a choice by its words: it goes on showing those of the other language, or
-    nothing, until it is told.
+    A browser identifies a choice by its words. Until the choice is set again, it shows the words of
+    the other language, or nothing.
     """
-    before, st.session_state["spoken"] = st.session_state.get("spoken", language), language
-    for key, value in dict(st.session_state).items() if before != language else ():
-        if isinstance(key, str) and isinstance(value, str):
-            st.session_state[key] = value
+    last_language, st.session_state["spoken"] = st.session_state.get("spoken", language), language
+    for key, choice in dict(st.session_state).items() if last_language != language else ():
+        if isinstance(key, str) and isinstance(choice, str):
+            st.session_state[key] = choice
 
 
 def main() -> None:
     """Draw the sidebar and run the page."""
     st.session_state.setdefault("language", state.language())
     words = state.words()
-    _choose_again(words.language)
+    _renew_choices(words.language)
     st.set_page_config(page_title=words.text("app"), layout="wide")
     st.html(UI / "style.css")
     if not require_login(words):
         return
     st.set_page_config(page_icon=UI / "icon.png")  # a file, which is sent after a login only
-    page = _navigation(words)
+    page = _build_navigation(words)
     for script in (LANGUAGE_SCRIPTS[words.language], *SCRIPTS):
         st.html(f"<script>{script}</script>", unsafe_allow_javascript=True)
     with st.sidebar:
         unsaved = " ka-unsaved" if state.has_unsaved() else ""
         st.html(f'<p class="ka-brand{unsaved}">{words.html("app")}</p>')
-        shown = _audit_picker(words)
-        audit = shown.digest if shown else ""
+        open_audit = _draw_audit_picker(words)
+        audit = open_audit.digest if open_audit else ""
         st.radio(
             words.text("language"),
             list(LANGUAGES),
@@ -77,17 +77,17 @@ def main() -> None:
             horizontal=True,
             label_visibility="collapsed",
         )
-        reveal_switch(words, audit=audit)
-        job_line(words)
-        logout_button(words)
+        draw_reveal_switch(words, audit=audit)
+        draw_job_line(words)
+        draw_logout_button(words)
         st.caption(words.text("stays_here"))
     warn_of_open_secrets(words)
     name = page.url_path or "verdict"
     st.query_params["lang"] = words.language
     if audit:
         st.query_params["audit"] = audit[:12]
-    note("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
-    if shown and shown.is_demo and name in OF_ONE_AUDIT:
+    log_action("opened", audit=audit if name in OF_ONE_AUDIT else "", page=name)
+    if open_audit and open_audit.is_demo and name in OF_ONE_AUDIT:
         st.html(
             f'<p class="ka-ribbon" role="note"><strong>{words.html("demo_ribbon")}</strong> '
             f"<span>{words.html('is_demo')}</span></p>"
@@ -95,13 +95,13 @@ def main() -> None:
     page.run()
 
 
-def _navigation(words: Words) -> st.Page:
+def _build_navigation(words: Words) -> st.Page:
     pages = {
         name: st.Page(
             UI.parent / f"{name}.py",
             title=words.text(f"{name}_link"),
             icon=PAGES.get(name),
-            # The first page's own address is "/"; its name as an address leads there too.
+            # The first page has the address "/"; the address of its name redirects there.
             url_path="first" if name == "verdict" else name,
             default=name == "verdict",
             visibility="visible" if name in PAGES else "hidden",
@@ -116,32 +116,32 @@ def _navigation(words: Words) -> st.Page:
 
 
 def _open_verdict() -> None:
-    """Open the first page, with all that its link carries."""
+    """Open the first page with the query of the link."""
     state.go_to(
         "verdict", **{key: st.query_params[key] for key in st.query_params if key != "lang"}
     )
 
 
-def _audit_picker(words: Words) -> KeptAudit | None:
-    """Draw the choice of audits, and return the one that is shown."""
+def _draw_audit_picker(words: Words) -> KeptAudit | None:
+    """Draw the choice of audits, and return the audit that is shown."""
     try:
-        here = place()
+        place = find_place()
     except AuditError:
         return None  # the page says why
-    if not here.kept:
+    if not place.audits:
         return None
-    lines = {line.digest: line for line in here.kept}
-    st.session_state["audit"] = here.audit.digest if here.audit else None
+    lines = {line.digest: line for line in place.audits}
+    st.session_state["audit"] = place.audit.digest if place.audit else None
     st.selectbox(
         words.text("audit"),
         list(lines),
-        index=0 if here.audit else None,
-        format_func=lambda digest: _label(words, lines[digest]),
+        index=0 if place.audit else None,
+        format_func=lambda digest: _audit_label(words, lines[digest]),
         key="audit",
         placeholder=words.text("audit_choose"),
         on_change=_open_audit,
     )
-    return here.audit
+    return place.audit
 
 
 def _open_audit() -> None:
@@ -150,12 +150,12 @@ def _open_audit() -> None:
 
 
 # Untrusted: a select box shows its options as plain text, never as Markdown.
-def _label(words: Words, line: KeptAudit) -> str:
+def _audit_label(words: Words, line: KeptAudit) -> str:
     return words.text(
         "audit_line_demo" if line.is_demo else "audit_line",
         scenario=line.scenario,
         hospital=line.hospital,
-        at=day(line.at),
+        at=format_moment(line.at),
     )
 
 

@@ -1,9 +1,9 @@
-"""Text of notes, passages and generated documents: the only way in which a page shows any.
+"""Text of notes, passages and generated documents. Pages show such text only through this module.
 
-Until names are revealed (`access.reveal_switch`: a reason, a line of the access log) every name is
-masked that a `NameFinder` finds: those of the audit's list, all of them and in part, and what the
-default tagger takes for a name, a number or an address of somebody. `tests/pages/test_note_text.py`
-holds that no page shows such text in another way.
+Until names are revealed (`access.draw_reveal_switch`: a reason, a line of the access log), every
+name that a `NameFinder` finds is masked: names of the audit's list, whole or in part, and what the
+default tagger takes for a name, a number or an address. `tests/pages/test_note_text.py` checks that
+no page shows such text in another way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from audit.notes.passages import Passage
 from audit.report.documents import Hit
 from audit.report.name_table import mask_name
 from pages.ui.access import is_revealed
-from pages.ui.blocks import escaped
+from pages.ui.blocks import escape_html
 
 TONES = (
     "flagged",
@@ -47,49 +47,50 @@ def note_html(
     marks: Sequence[Hit] = (),
     label: Callable[[Hit], MarkLabel | None] = lambda _: None,
     is_clear: Callable[[Hit], bool] = lambda _: False,
-    most: int | None = None,
+    max_chars: int | None = None,
 ) -> str:
-    """Return text of a note as HTML, names masked unless they are revealed.
+    """Return text of a note as HTML, with names masked unless they are revealed.
 
     Parameters
     ----------
     text
-        The text, whole: a name that is cut off is found no more.
+        The whole text: a name that is cut off would not be found.
     names
-        What finds the names; None only for a text that this person has just pasted.
+        Finder of the names; None only for a text that this person has just pasted.
     marks
-        Stretches to be marked, in order and apart, as `audit.report.documents.merge_hits` gives
-        them.
+        Stretches to mark, ordered and without overlap, as of `audit.report.documents.marks_of`.
     label
-        What stands beside a mark; None for one that is not to be seen as such.
+        Returns the words beside a mark; None hides the mark.
     is_clear
-        Whether a mark is known to be no real name: a placeholder, or what was put in for one.
-    most
-        How many characters are shown; None is all of them.
+        Returns whether a mark is no real name, but a placeholder or a surrogate.
+    max_chars
+        Number of characters that are shown; None shows all.
     """
     is_shown = names is None or is_revealed()
     pieces = []
     stretches = () if is_shown or names is None else names.find_names(text)
-    for piece, mark in _pieces(text, stretches, marks=marks, is_clear=is_clear, most=most):
+    for piece, mark in _split_text(
+        text, stretches, marks=marks, is_clear=is_clear, max_chars=max_chars
+    ):
         words = None if mark is None else label(mark)
-        pieces.append(escaped(piece) if words is None else _mark(piece, words))
+        pieces.append(escape_html(piece) if words is None else _mark_html(piece, words))
     return "".join(pieces)
 
 
 def note_plain(text: str, *, names: NameFinder, is_shown: bool) -> str:
-    """Return text of a note as a file or a cell holds it, names masked unless `is_shown`.
+    """Return text of a note for a file or a cell, with names masked unless `is_shown`.
 
-    Whether they are is said by the caller: a file is made when no session is there to be asked.
+    The caller passes `is_shown`, because a file is made outside any session.
     """
-    return text if is_shown else _masked(text, 0, len(text), names.find_names(text))
+    return text if is_shown else _mask_text(text, 0, len(text), names.find_names(text))
 
 
 def passage_html(
     passage: Passage, *, names: NameFinder, slot: str, tone: str, around: int | None = None
 ) -> str:
-    """Return a passage as HTML, `slot` in the place of its name.
+    """Return a passage as HTML, with `slot` in the place of its name.
 
-    `around` is how many characters before and behind it are shown; None is all of them.
+    `around` is the number of characters shown before and after the slot; None shows all.
     """
     is_shown = is_revealed()
     left, right = (
@@ -97,58 +98,58 @@ def passage_html(
     )
     if around is not None:
         left, right = left[-around:], right[:around]
-    return f"{escaped(left)}{_mark(slot, MarkLabel('', tone))}{escaped(right)}"
+    return f"{escape_html(left)}{_mark_html(slot, MarkLabel('', tone))}{escape_html(right)}"
 
 
-def box(html: str, *, tone: str = "") -> str:
-    """Return text of a note, as the functions above give it, as a paragraph that looks like it."""
+def note_box(html: str, *, tone: str = "") -> str:
+    """Return the HTML of the functions above as a paragraph with the look of a note."""
     return f'<p class="{f"ka-document {tone}".strip()}">{html}</p>'
 
 
-def cited(pieces: Iterable[tuple[str, str]]) -> str:
-    """Return texts as a list, each what it is and the text itself as HTML."""
-    items = (
-        f'<li><small>{escaped(facts)}</small><div class="ka-document">{text}</div></li>'
+def passage_list(pieces: Iterable[tuple[str, str]]) -> str:
+    """Return (description, text as HTML) pairs as a list."""
+    list_items = (
+        f'<li><small>{escape_html(facts)}</small><div class="ka-document">{text}</div></li>'
         for facts, text in pieces
     )
-    return f'<ul class="ka-passages">{"".join(items)}</ul>'
+    return f'<ul class="ka-passages">{"".join(list_items)}</ul>'
 
 
-def masked_stretch(stretch: str) -> str:
-    """Return a stretch of text of whose words only the initials are left."""
-    return re.sub(r"\S+", lambda word: mask_name(word[0], ""), stretch)
+def mask_stretch(stretch: str) -> str:
+    """Return a stretch of text in which each word is reduced to its initial."""
+    return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
 
 
-def _pieces(
+def _split_text(
     text: str,
     stretches: Sequence[tuple[int, int]],
     *,
     marks: Sequence[Hit],
     is_clear: Callable[[Hit], bool],
-    most: int | None,
+    max_chars: int | None,
 ) -> Iterator[tuple[str, Hit | None]]:
-    """Yield a text piece by piece as it is shown, each with the mark that it is."""
-    end = len(text) if most is None else min(most, len(text))
-    at = 0
+    """Yield the pieces of a text as they are shown, each with its mark or None."""
+    end = len(text) if max_chars is None else min(max_chars, len(text))
+    position = 0
     for mark in (mark for mark in marks if mark.end <= end):
-        yield _masked(text, at, mark.start, stretches), None
-        yield _masked(text, mark.start, mark.end, () if is_clear(mark) else stretches), mark
-        at = mark.end
-    yield _masked(text, at, end, stretches), None
+        yield _mask_text(text, position, mark.start, stretches), None
+        yield _mask_text(text, mark.start, mark.end, () if is_clear(mark) else stretches), mark
+        position = mark.end
+    yield _mask_text(text, position, end, stretches), None
 
 
-def _masked(text: str, start: int, end: int, stretches: Sequence[tuple[int, int]]) -> str:
-    """Return characters of a text, masked where they belong to one of the stretches."""
-    pieces, at = [], start
+def _mask_text(text: str, start: int, end: int, stretches: Sequence[tuple[int, int]]) -> str:
+    """Return the characters from `start` to `end`, masked within the stretches."""
+    pieces, position = [], start
     for stretch in stretches:
         low, high = max(stretch[0], start), min(stretch[1], end)
         if low < high:
-            pieces += [text[at:low], masked_stretch(text[low:high])]
-            at = high
-    return "".join((*pieces, text[at:end]))
+            pieces += [text[position:low], mask_stretch(text[low:high])]
+            position = high
+    return "".join((*pieces, text[position:end]))
 
 
-def _mark(text: str, label: MarkLabel) -> str:
+def _mark_html(text: str, label: MarkLabel) -> str:
     tone = label.tone if label.tone in TONES else TONES[-1]
-    words = f"<small>{escaped(label.words)}</small>" if label.words else ""
-    return f'<mark class="ka-mark ka-mark-{tone}">{escaped(text)}{words}</mark>'
+    words = f"<small>{escape_html(label.words)}</small>" if label.words else ""
+    return f'<mark class="ka-mark ka-mark-{tone}">{escape_html(text)}{words}</mark>'

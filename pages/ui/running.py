@@ -1,4 +1,4 @@
-"""Jobs on a screen: in words, in the sidebar's strip, and followed by the page that asked."""
+"""Jobs on the screen: as cards, in the sidebar, and on the page that started them."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from audit.jobs import service
 from audit.jobs.table import COMMAND, FINISHING, Job
 from audit.task import SHORT, Question
 from audit.words import Words
-from pages.ui.access import may, note, who
-from pages.ui.blocks import day, escaped, told
-from pages.ui.form import act
-from pages.ui.section import refusals, remark
-from pages.ui.state import go_to, link
+from pages.ui.access import identify_person, log_action, may
+from pages.ui.blocks import escape_html, format_moment, message_html
+from pages.ui.form import draw_button
+from pages.ui.section import draw_remark, show_refusals
+from pages.ui.state import draw_link, go_to
 
 Draw = Callable[[Words, Job], None]
 
 
-def card(
-    say: Words, job: Job, *, more: Draw | None = None, page: str = "", is_chosen: bool = False
+def draw_job_card(
+    say: Words,
+    job: Job,
+    *,
+    draw_actions: Draw | None = None,
+    page: str = "",
+    is_chosen: bool = False,
 ) -> None:
-    """Draw a job: what it is, how far it is or why it ended, a way to stop it, then `more`."""
+    """Draw a job: its kind, its progress or end, the button that stops it, and its actions."""
     with st.container(border=True, key=f"{page}job-{job.job_id}"):
-        facts, rest = _facts(say, job)
-        what = f"jobs_kind_{job.kind}" + (f"_{job.scenario}" if job.kind == "audit" else "")
-        what = what if what in say.sentences else "jobs_kind_other"
+        facts, rest = _job_facts(say, job)
+        kind_key = f"jobs_kind_{job.kind}" + (f"_{job.scenario}" if job.kind == "audit" else "")
+        kind_key = kind_key if kind_key in say.sentences else "jobs_kind_other"
         st.html(
             f'<div class="ka-job ka-job-{job.state}{" ka-job-chosen" * is_chosen}">'
             f'<p class="ka-job-line"><span class="ka-job-state">'
-            f"{say.html(f'jobs_state_{job.state}')}</span> <strong>{say.html(what)}"
-            f"</strong> {escaped(job.label)}</p>{_reasons(say, job)}"
+            f"{say.html(f'jobs_state_{job.state}')}</span> <strong>{say.html(kind_key)}"
+            f"</strong> {escape_html(job.label)}</p>{_reasons(say, job)}"
             f'<p class="ka-footer">{facts}</p><details class="ka-footer">'
             f"<summary>{say.html('details')}</summary>{rest}</details></div>"
         )
@@ -41,70 +46,70 @@ def card(
             st.progress(job.share, text=progress_text(say, job))
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
             if job.is_active and may("cancelled"):
-                _cancel_button(say, job)
-            if more is not None:
-                more(say, job)
+                _draw_cancel_button(say, job)
+            if draw_actions is not None:
+                draw_actions(say, job)
 
 
-def live_cards(say: Words, draw: Draw, *, kind: str = "") -> set[str]:
-    """Draw the jobs at work (of a kind), anew each second; the whole page if one comes or ends.
+def draw_live_cards(say: Words, draw: Draw, *, kind: str = "") -> set[str]:
+    """Draw the active jobs (of one kind) again each second; rerun the page if their set changes.
 
-    Returns their identifiers.
+    Returns the identifiers of the jobs.
     """
 
-    def at_work() -> dict[str, Job]:
+    def read_active_jobs() -> dict[str, Job]:
         active = sorted(service.active_jobs(), key=lambda job: (job.device, job.n_before))
         return {job.job_id: job for job in active if kind in ("", job.kind)}
 
-    def cards() -> None:
-        with refusals(say):
-            now = at_work()
-            if set(now) != ids:
+    def draw_cards() -> None:
+        with show_refusals(say):
+            jobs = read_active_jobs()
+            if set(jobs) != ids:
                 st.rerun(scope="app")
-            for job in now.values():
+            for job in jobs.values():
                 draw(say, job)
 
-    ids = set(at_work())
+    ids = set(read_active_jobs())
     if ids:
-        st.fragment(cards, run_every="1s")()
+        st.fragment(draw_cards, run_every="1s")()
     return ids
 
 
-def change(say: Words, make: Callable[[], Job], *, action: str) -> None:
-    """Change a job on a person's word, note it, and draw the page anew with that job in view."""
-    with refusals(say, key="jobs_refused"):
-        st.query_params["job"] = _noted(make(), action).job_id
+def change_job(say: Words, make: Callable[[], Job], *, action: str) -> None:
+    """Change a job at a person's request, log it, and rerun the page with that job in view."""
+    with show_refusals(say, key="jobs_refused"):
+        st.query_params["job"] = _log_job(make(), action).job_id
         st.rerun(scope="app")
 
 
-def _noted(job: Job, action: str, *, audit: str = "", **counts: int) -> Job:
-    note(action, audit=audit, job=job.job_id, kind=job.kind, device=job.device, **counts)
+def _log_job(job: Job, action: str, *, audit: str = "", **counts: int) -> Job:
+    log_action(action, audit=audit, job=job.job_id, kind=job.kind, device=job.device, **counts)
     return job
 
 
-def _cancel_button(say: Words, job: Job) -> None:
+def _draw_cancel_button(say: Words, job: Job) -> None:
     key = f"cancel-ask-{job.job_id}"
     with st.popover(say.text("jobs_cancel"), disabled=job.is_cancel_wanted, key=key):
-        remark(say, f"jobs_cancel_why{_of(job)}")
-        if act(say, "jobs_cancel_now", name=f"cancel-{job.job_id}", kind="primary"):
-            change(say, lambda: service.cancel(job.job_id), action="cancelled")
+        draw_remark(say, f"jobs_cancel_why{_key_suffix(job)}")
+        if draw_button(say, "jobs_cancel_now", name=f"cancel-{job.job_id}", kind="primary"):
+            change_job(say, lambda: service.cancel(job.job_id), action="cancelled")
 
 
 # A job in words.
 
 
 def progress_text(say: Words, job: Job) -> str:
-    """Return what stands at a job's progress bar; trusted text, for a Streamlit label."""
-    values = {"stage": _stage(say, job), "percent": _percent(job)}
+    """Return the text of a job's progress bar; trusted text, for a Streamlit label."""
+    progress = {"stage": _stage(say, job), "percent": _percent(job)}
     if job.state == "queued":
-        return values["stage"]
+        return progress["stage"]
     if job.seconds_left is None or job.stage in ("stopping", FINISHING):
-        return say.text("jobs_progress", **values)
-    return say.text("jobs_progress_left", left=time_left(say, job.seconds_left), **values)
+        return say.text("jobs_progress", **progress)
+    return say.text("jobs_progress_left", left=time_left(say, job.seconds_left), **progress)
 
 
 def time_left(say: Words, seconds: float) -> str:
-    """Return how long a job will still take, in words that do not pretend to be exact."""
+    """Return the remaining time of a job in rounded words."""
     minutes = round(seconds / 60)
     if seconds < 120:
         return say.text("jobs_left_seconds", n=max(1, round(seconds)))
@@ -118,18 +123,18 @@ def _percent(job: Job) -> str:
 
 
 def _stage(say: Words, job: Job) -> str:
-    """Return what a job is doing, in the words of its kind where it has its own."""
+    """Return what a job is doing, with the sentence of its kind if there is one."""
     of_kind = (f"{job.kind}_{job.stage}", job.stage, f"{job.kind}_other", "other")
     return next(filter(None, (say.sentences.get(f"jobs_stage_{stage}") for stage in of_kind)))
 
 
-def _of(job: Job) -> str:
-    # A corpus is whole or not at all: nothing of a build that was stopped is kept.
+def _key_suffix(job: Job) -> str:
+    # A corpus is never kept in part: a build that was stopped leaves nothing.
     return "_corpus" if job.kind == "corpus" else ""
 
 
-def _facts(say: Words, job: Job) -> tuple[str, str]:
-    """Return what everybody asks about a job, and what few need, as HTML."""
+def _job_facts(say: Words, job: Job) -> tuple[str, str]:
+    """Return the main facts of a job, and the details that few readers need, as HTML."""
     has_stopped = not job.is_active and job.state != "done" and job.share > 0
     facts = (
         ("jobs_asked", True),
@@ -144,16 +149,16 @@ def _facts(say: Words, job: Job) -> tuple[str, str]:
         ("jobs_attempts", job.n_attempts > 1),
         ("jobs_id", True),
     )
-    values = vars(job) | {
-        "created": day(job.created),
-        "finished": day(job.finished),
+    message_fields = vars(job) | {
+        "created": format_moment(job.created),
+        "finished": format_moment(job.finished),
         "percent": _percent(job),
     }
-    one, two = (
-        " · ".join(say.html(key, **values) for key, is_so in some if is_so)
-        for some in (facts, rest)
+    main_line, detail_line = (
+        " · ".join(say.html(key, **message_fields) for key, is_so in sentences if is_so)
+        for sentences in (facts, rest)
     )
-    return one, two
+    return main_line, detail_line
 
 
 def _reasons(say: Words, job: Job) -> str:
@@ -162,25 +167,25 @@ def _reasons(say: Words, job: Job) -> str:
         why = AuditError(job.failure.what, where=job.failure.where)
         lines = [why.render(say.language), render_message(job.failure.do, say.language)]
     elif job.state in ("cancelled", "interrupted"):
-        lines = [say.text(f"jobs_{job.state}_why{_of(job)}")]
-    return "".join(f'<p class="ka-job-why">{told(line)}</p>' for line in lines if line)
+        lines = [say.text(f"jobs_{job.state}_why{_key_suffix(job)}")]
+    return "".join(f'<p class="ka-job-why">{message_html(line)}</p>' for line in lines if line)
 
 
-# In the sidebar, and on the page that asked.
+# In the sidebar, and on the page that started the job.
 
 
-def job_line(words: Words) -> None:
-    """Draw the way to the Jobs page: what runs, while something does, and how far it is.
+def draw_job_line(words: Words) -> None:
+    """Draw the link to the Jobs page, with the running job and its progress while there is one.
 
-    Only a whole percent is shown: the Jobs page counts faster, and two numbers would differ. The
-    page is drawn anew when all has ended.
+    Only whole percents are shown: the Jobs page refreshes faster, so exact numbers would differ.
+    The page reruns when all jobs have ended.
     """
 
-    def line() -> None:
-        active = _active()
+    def draw_line() -> None:
+        active = _read_active_jobs()
         if not active:
             st.rerun(scope="app")
-        # The one that runs, else the one whose turn comes next.
+        # The running job, or else the next one in the queue.
         job = next((job for job in active if job.state == "running"), active[-1])
         n_more = len(active) - 1
         label = words.text(
@@ -189,27 +194,29 @@ def job_line(words: Words) -> None:
             percent=_percent(job),
             n=n_more,
         )
-        link("jobs", label=label, icon=":material/progress_activity:", job=job.job_id)
+        draw_link("jobs", label=label, icon=":material/progress_activity:", job=job.job_id)
 
     with st.container(key="job_line"):
-        if _active():
-            st.fragment(line, run_every="5s")()
+        if _read_active_jobs():
+            st.fragment(draw_line, run_every="5s")()
         else:
-            link("jobs", label=words.text("jobs_link"), icon=":material/checklist:")
+            draw_link("jobs", label=words.text("jobs_link"), icon=":material/checklist:")
 
 
-def _active() -> tuple[Job, ...]:
+def _read_active_jobs() -> tuple[Job, ...]:
     try:
         return service.active_jobs()
     except AuditError:
         return ()  # the page says why
 
 
-def run_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
-    """Draw the button that submits the demonstration and goes to where it can be followed."""
-    if act(say, "start_demo_button", name=key, kind="primary"):
-        with refusals(say, key="jobs_refused"):
-            job = _noted(service.submit("demo", owner=who(), language=say.language), "ran")
+def draw_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
+    """Draw the button that submits the demonstration and opens the page that shows its progress."""
+    if draw_button(say, "start_demo_button", name=key, kind="primary"):
+        with show_refusals(say, key="jobs_refused"):
+            job = _log_job(
+                service.submit("demo", owner=identify_person(), language=say.language), "ran"
+            )
             if job.result:
                 go_to("verdict", audit=job.result[0])
             go_to(page, job=job.job_id)
@@ -219,8 +226,9 @@ def run_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
 class FollowedJobs:
     """The jobs of a kind on a page.
 
-    `page` is the prefix of the cards' keys, the session's and the sentence `PAGE_see_job`, the link
-    to the page Jobs; `on_done` draws, or lets the page show, what came of the followed job.
+    `page` is the prefix of the cards' keys, of the session's key and of the sentence
+    `PAGE_see_job`, which links to the page Jobs. `on_done` draws the result of the followed job, or
+    lets the page show it.
     """
 
     kind: str
@@ -228,31 +236,31 @@ class FollowedJobs:
     on_done: Callable[[Words, str], None]
 
     def start(self, question: Question, **counts: int) -> None:
-        """Ask, log it and follow the job; raises `AuditError` as `service.ask`."""
+        """Submit a question, log it and follow its job; raises `AuditError` as `service.ask`."""
         audit = question.audits[0] if question.audits else ""
-        job = _noted(service.ask(question, owner=who()), "ran", audit=audit, **counts)
+        job = _log_job(service.ask(question, owner=identify_person()), "ran", audit=audit, **counts)
         st.session_state[f"{self.page}_job"] = job.job_id
 
     def draw(self, say: Words) -> bool:
-        """Draw the jobs that are at work, and how the one that was followed has ended.
+        """Draw the active jobs, and the result of the followed job if it has ended.
 
-        Returns whether the one that was asked for here is still at work.
+        Returns whether the followed job is still active.
         """
         service.recover()
-        followed, above = st.session_state.get(f"{self.page}_job", ""), st.container()
-        is_at_work = followed in live_cards(say, self._draw_card, kind=self.kind)
-        if followed and not is_at_work:
+        followed_id, above = st.session_state.get(f"{self.page}_job", ""), st.container()
+        is_at_work = followed_id in draw_live_cards(say, self._draw_card, kind=self.kind)
+        if followed_id and not is_at_work:
             del st.session_state[f"{self.page}_job"]
-            for job in service.jobs():  # not there if somebody removed it from the list
+            for job in service.jobs():  # the job is missing if somebody removed it
                 with above:
-                    if job.job_id == followed and job.result:
+                    if job.job_id == followed_id and job.result:
                         self.on_done(say, job.result[0])
-                    elif job.job_id == followed:
+                    elif job.job_id == followed_id:
                         self._draw_card(say, job)
         return is_at_work
 
     def _draw_card(self, say: Words, job: Job) -> None:
-        def see(say: Words, job: Job) -> None:
-            link("jobs", label=say.text(f"{self.page}_see_job"), job=job.job_id)
+        def draw_jobs_link(say: Words, job: Job) -> None:
+            draw_link("jobs", label=say.text(f"{self.page}_see_job"), job=job.job_id)
 
-        card(say, job, more=see, page=f"{self.page}-")
+        draw_job_card(say, job, draw_actions=draw_jobs_link, page=f"{self.page}-")

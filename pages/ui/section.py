@@ -18,11 +18,11 @@ from audit.report.report import KeptAudit, choose_audit, find_other_scenario, re
 from audit.tables import write_table
 from audit.words import Words
 from pages.ui import blocks, cached
-from pages.ui.access import logged_export, may, may_export, names_in_files
+from pages.ui.access import logged_export, may, may_export, name_form
 from pages.ui.blocks import Cell
-from pages.ui.charts import CONFIG, themed
-from pages.ui.form import act
-from pages.ui.state import link, words
+from pages.ui.charts import CONFIG, apply_theme
+from pages.ui.form import draw_button
+from pages.ui.state import draw_link, words
 
 T = TypeVar("T")
 _MIME = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
@@ -30,14 +30,14 @@ _MIME = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 Columns = Mapping[str | tuple[str, str], Sequence[str | int | Cell]]
 """Column -> its cells. A column's heading is the sentence `KEY_COLUMN`, `column_COLUMN` or COLUMN;
-what is none of them is shown as it is. (group, column) stands under the group's heading."""
+a column without a sentence is shown as it is. (group, column) stands under the group's heading."""
 
 
 @dataclass(frozen=True)
 class Table:
     """A table: its columns, as `Columns` has them, and its rows.
 
-    In the first `n_merged` columns cells that say the same under each other stand as one.
+    In the first `n_merged` columns, equal cells below each other are merged.
     """
 
     header: Sequence[str | tuple[str, str]]
@@ -45,12 +45,15 @@ class Table:
     n_merged: int = 0
 
 
-def _heading(say: Words, key: str, column: str) -> str:
+def _column_heading(say: Words, key: str, column: str) -> str:
     keys = (f"{key}_{column}", f"column_{column}", column)
-    return next((say.text(one) for one in keys if one in say.sentences), column)
+    return next(
+        (say.text(candidate_key) for candidate_key in keys if candidate_key in say.sentences),
+        column,
+    )
 
 
-def _plain(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     below = cell.below.replace("\n", ", ")
     return f"{cell.text} ({below})" if below else cell.text
 
@@ -66,58 +69,58 @@ class Place:
     n_unreadable
         Audits that another version of the program wrote.
     audit
-        None: nothing is kept, or the link fits no audit.
+        None if nothing is kept or the link matches no audit.
     other
         The same pair in the other scenario, if it is kept.
     """
 
-    kept: tuple[KeptAudit, ...]
+    audits: tuple[KeptAudit, ...]
     n_unreadable: int
     audit: KeptAudit | None
-    other: KeptAudit | None
+    other_audit: KeptAudit | None
 
 
-def place() -> Place:
-    """Return where the link leads; raises as `cached.kept_audits`."""
-    (kept, n_unreadable), demo = cached.kept_audits(), read_demo_digests(cached.store())
+def find_place() -> Place:
+    """Return the place that the link names; raises as `cached.kept_audits`."""
+    (audits, n_unreadable), demo = cached.kept_audits(), demo_digests(cached.store())
     # The sidebar's links to pages drop the address's query: the session remembers the audit.
-    wanted = st.query_params.get("audit") or st.session_state.get("place_audit", "")
-    audit = choose_audit(wanted, audits=kept, demo=demo)
+    digest_prefix = st.query_params.get("audit") or st.session_state.get("place_audit", "")
+    audit = choose_audit(digest_prefix, kept=audits, demo=demo)
     if audit:
         st.session_state["place_audit"] = audit.digest
-    other = find_other_scenario(audit, audits=kept) if audit else None
-    return Place(kept, n_unreadable, audit, other)
+    other_audit = other_scenario(audit, kept=audits) if audit else None
+    return Place(audits, n_unreadable, audit, other_audit)
 
 
-def page(code: str, draw: Callable[[Words], None]) -> None:
-    """Draw a page's title and what is under it; what keeps it from being drawn stands in place."""
+def draw_page(code: str, draw: Callable[[Words], None]) -> None:
+    """Draw a page's title and its content, or the error that prevents the content."""
     say = words()
     st.title(say.text(f"{code}_title"), anchor=False)
-    with refusals(say):
+    with show_refusals(say):
         draw(say)
 
 
-def page_of_audit(code: str, draw: Callable[[Words, KeptAudit], None]) -> None:
-    """Draw a page about one audit; where the link names none, say why and what to do."""
+def draw_audit_page(code: str, draw: Callable[[Words, KeptAudit], None]) -> None:
+    """Draw a page about one audit; if the link names none, say why and what to do."""
 
-    def found(say: Words) -> None:
-        here = place()
-        if here.audit is not None:
-            draw(say, here.audit)
-        elif here.kept:
-            empty(say, "wrong_link")
-            link("verdict", label=say.text("open_newest"), audit=here.kept[0].digest)
+    def draw_found_audit(say: Words) -> None:
+        place = find_place()
+        if place.audit is not None:
+            draw(say, place.audit)
+        elif place.audits:
+            draw_absence(say, "wrong_link")
+            draw_link("verdict", label=say.text("open_newest"), audit=place.audits[0].digest)
         else:
-            empty(say, "need_audit")
-            link("verdict", label=say.text("go_to_overview"), audit="")
-            link("audit", label=say.text("go_to_run"), audit="")
+            draw_absence(say, "need_audit")
+            draw_link("verdict", label=say.text("go_to_overview"), audit="")
+            draw_link("audit", label=say.text("go_to_run"), audit="")
 
-    page(code, found)
+    draw_page(code, draw_found_audit)
 
 
 @contextmanager
-def refusals(say: Words, *, key: str = "no_data") -> Iterator[None]:
-    """Say in plain words, under the heading `key`, what was refused; a fragment needs its own."""
+def show_refusals(say: Words, *, key: str = "no_data") -> Iterator[None]:
+    """Draw an `AuditError` under the heading `key`; each fragment needs its own such context."""
     try:
         yield
     except AuditError as error:
@@ -125,60 +128,62 @@ def refusals(say: Words, *, key: str = "no_data") -> Iterator[None]:
 
 
 def attempt(say: Words, make: Callable[[], T]) -> T | None:
-    """Return what is made; None where that is refused, and then say why in place."""
+    """Return the result of `make`; on an `AuditError` draw the reason and return None."""
     try:
         return make()
     except AuditError as error:
-        blocks.refused(say, error)
+        blocks.draw_refusal(say, error)
         return None
 
 
-def head(say: Words, key: str, *, below: str = "", **values: object) -> None:
-    """Draw a heading and, where there is one, the sentence under it; both take the values.
+def draw_heading(say: Words, key: str, *, below: str = "", **values: object) -> None:
+    """Draw a heading and the sentence under it, if there is one; the values fill both.
 
-    `below` is the key of another sentence than `KEY_below`.
+    `below` is the key of the sentence if it is not `KEY_below`.
     """
     below = below or f"{key}_below"
     sentence = say.text(below, **values) if below in say.sentences else ""
     st.html(blocks.heading(say.text(key, **values), below=sentence))
 
 
-def remark(say: Words, key: str, **values: object) -> None:
+def draw_remark(say: Words, key: str, **values: object) -> None:
     """Draw a sentence."""
     st.html(blocks.heading("", below=say.text(key, **values)))
 
 
-def empty(say: Words, key: str, **values: object) -> None:
-    """Say what is not there, and by `KEY_do` what to do about it."""
+def draw_absence(say: Words, key: str, **values: object) -> None:
+    """Draw what is missing, and the sentence `KEY_do` about what to do."""
     st.html(blocks.heading(say.text(key), below=say.text(f"{key}_do", **values)))
 
 
-def figure(
+def draw_figure(
     say: Words,
     key: str,
     chart: Any,
     *,
     table: Table | Columns,
     audit: str = "",
-    of: str = "",
+    variant: str = "",
     **values: object,
 ) -> None:
-    """Draw a figure with what it shows in words, and the same as a table and a CSV file.
+    """Draw a figure with an alternative text, and its numbers as a table and a CSV file.
 
     `chart` is a plotly figure, `audit` the digest whose log the export goes into; `values` fill
-    the alternative text `KEY_alt`. `of` tells figures of one key on one page apart.
+    the alternative text `KEY_alt`. `variant` distinguishes figures of one key on one page.
     """
-    alt = draw_chart(say, key, chart, of=of, **values)
-    name = f"{key}_{of}" if of else key
+    alt = draw_chart(say, key, chart, variant=variant, **values)
+    name = f"{key}_{variant}" if variant else key
     with st.expander(say.text("as_table"), key=f"{name}_as_table"):
-        draw_table(say, key, table, of=of, caption=alt, audit=audit)
+        draw_table(say, key, table, variant=variant, caption=alt, audit=audit)
 
 
-def draw_chart(say: Words, key: str, chart: Any, *, of: str = "", **values: object) -> str:
-    """Draw a figure whose numbers stand in a table under it; return what it shows, in words."""
+def draw_chart(say: Words, key: str, chart: Any, *, variant: str = "", **values: object) -> str:
+    """Draw a figure whose numbers stand in a table under it; return its alternative text."""
     alt = say.text(f"{key}_alt", **values)
-    shown = themed(chart, is_dark=st.context.theme.type == "dark")
-    st.plotly_chart(shown, config=CONFIG, alt=alt, key=f"{key}_{of}" if of else key)
+    themed_chart = apply_theme(chart, is_dark=st.context.theme.type == "dark")
+    st.plotly_chart(
+        themed_chart, config=CONFIG, alt=alt, key=f"{key}_{variant}" if variant else key
+    )
     return alt
 
 
@@ -190,41 +195,50 @@ def draw_table(
     caption: str = "",
     audit: str = "",
     names: str = "masked",
-    of: str = "",
+    variant: str = "",
     **values: object,
 ) -> None:
-    """Draw a table, and a button that hands out the same as CSV, in which counts are numbers.
+    """Draw a table, and a button for the same table as CSV, in which counts are plain numbers.
 
-    Under it stands the caption: `KEY_caption` with the values, if no other is given. `names` is
-    the log's word for how it writes names; `of` tells tables of one key on one page apart.
+    The caption is `KEY_caption` filled with the values unless another one is given. `names` is the
+    log's word for the form of the names; `variant` distinguishes tables of one key on one page.
     """
     caption = caption or say.text(f"{key}_caption", **values)
     if isinstance(table, Mapping):
         table = Table(list(table), list(zip(*table.values(), strict=True)))
-    columns = [one if isinstance(one, tuple) else ("", one) for one in table.header]
-    header = [tuple(_heading(say, key, part) for part in column) for column in columns]
-    rows = [[_cell(one) for one in row] for row in table.rows]
+    columns = [heading if isinstance(heading, tuple) else ("", heading) for heading in table.header]
+    header = [tuple(_column_heading(say, key, part) for part in column) for column in columns]
+    rows = [[_make_cell(cell) for cell in row] for row in table.rows]
     st.html(blocks.table(header, rows, caption=caption, n_merged=table.n_merged))
     titles = [f"{group}: {text}" if group else text for group, text in header]
-    plain = [
-        [one if isinstance(one, int) else _plain(_cell(one)) for one in row] for row in table.rows
+    csv_rows = [
+        [cell if isinstance(cell, int) else _cell_text(_make_cell(cell)) for cell in row]
+        for row in table.rows
     ]
-    csv_button(say, f"{key}_{of}" if of else key, titles, plain, audit=audit, names=names)
+    draw_csv_button(
+        say, f"{key}_{variant}" if variant else key, titles, csv_rows, audit=audit, names=names
+    )
 
 
-def _cell(one: str | int | Cell) -> Cell:
-    return one if isinstance(one, Cell) else Cell(f"{one:,}" if isinstance(one, int) else one)
+def _make_cell(content: str | int | Cell) -> Cell:
+    return (
+        content
+        if isinstance(content, Cell)
+        else Cell(f"{content:,}" if isinstance(content, int) else content)
+    )
 
 
-def csv_button(
+def draw_csv_button(
     say: Words, key: str, header: Sequence[str], rows: Iterable[Sequence[object]], **options: Any
 ) -> None:
-    """Draw a button for the CSV of what is seen, guarded against formulas; as `file_button`."""
-    kept = list(rows)
-    file_button(say, key, lambda: write_table(list(header), kept, bom=True).encode(), **options)
+    """Draw a button for rows as CSV, guarded against formulas; options of `draw_file_button`."""
+    row_list = list(rows)
+    draw_file_button(
+        say, key, lambda: write_table(list(header), row_list, bom=True).encode(), **options
+    )
 
 
-def file_button(
+def draw_file_button(
     say: Words,
     key: str,
     make: Callable[[], bytes],
@@ -232,25 +246,25 @@ def file_button(
     form: str = "csv",
     audit: str = "",
     label: str = "csv",
-    what: str = "",
+    file_kind: str = "",
     name: str = "",
     file_name: str = "",
     help: str | None = None,
     is_disabled: bool = False,
     **counts: int | str,
 ) -> None:
-    """Draw a button for a file which is made once the log has noted it; grey for who may not.
+    """Draw a button for a file that is made after its log line; grey for who may not export.
 
-    `form` is the end of the file's name, and what the log says of its format. Log and file say
-    `what` it is: the key, if nothing else is given. `name` is the widget's own key where it is not
-    `KEY_FORM`, `file_name` the file's where it is not what it is, and of which audit.
+    `form` is the ending of the file's name and its format in the log. `file_kind` names the content
+    in the log and in the file's name; by default it is the key. `name` is the widget's key, by
+    default `KEY_FORM`; `file_name` is by default made of `file_kind` and the audit's digest.
     """
-    what = what or key.replace("_", "-")
+    file_kind = file_kind or key.replace("_", "-")
     counts = {"names": "masked"} | counts
     st.download_button(
         say.text(label),
-        data=logged_export(make, audit=audit, what=what, format=form, **counts),
-        file_name=file_name or f"{what}{f'-{audit[:12]}' if audit else ''}.{form}",
+        data=logged_export(make, audit=audit, what=file_kind, format=form, **counts),
+        file_name=file_name or f"{file_kind}{f'-{audit[:12]}' if audit else ''}.{form}",
         mime=_MIME.get(form, "application/octet-stream"),
         icon=":material/download:",
         key=name or f"{key}_{form}",
@@ -261,7 +275,7 @@ def file_button(
     )
 
 
-def frame(
+def draw_frame(
     say: Words,
     key: str,
     columns: Mapping[str, Sequence[object]],
@@ -269,24 +283,26 @@ def frame(
     audit: str,
     **counts: int | str,
 ) -> None:
-    """Draw a long table of names that can be sorted, and a button that hands out what is seen.
+    """Draw a long table of names that can be sorted, and a button for the same rows as CSV.
 
-    Columns are called as those of `Columns`.
+    The headings of the columns are those of `Columns`.
     """
-    columns = {_heading(say, key, column): values for column, values in columns.items()}
+    columns = {_column_heading(say, key, column): cells for column, cells in columns.items()}
     st.dataframe(columns, hide_index=True, key=key, alt=say.text(key))
-    rows, names = list(zip(*columns.values(), strict=True)), names_in_files()
-    csv_button(say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts)
+    rows, names = list(zip(*columns.values(), strict=True)), name_form()
+    draw_csv_button(
+        say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts
+    )
 
 
-def facts(say: Words, key: str, values: Mapping[str, str], **options: Any) -> None:
-    """Draw what is the case, each fact called as a column is; options as of `draw_table`."""
-    rows = [(_heading(say, key, fact), value) for fact, value in values.items()]
+def draw_facts(say: Words, key: str, facts: Mapping[str, str], **options: Any) -> None:
+    """Draw facts as a table of two columns; `facts` are named as columns are."""
+    rows = [(_column_heading(say, key, fact), sentence) for fact, sentence in facts.items()]
     draw_table(say, key, Table(("fact", "value"), rows), **options)
 
 
-def folded(say: Words, key: str, draw: Callable[[], None]) -> None:
-    """Fold a section away under its name; it is drawn where it is open, as the link says."""
+def draw_folded_section(say: Words, key: str, draw: Callable[[], None]) -> None:
+    """Draw a section that can be folded; its content is drawn only if the link opens it."""
     box = st.expander(say.text(key), key=key, bind="query-params")
     if box.open:
         with box:
@@ -294,40 +310,43 @@ def folded(say: Words, key: str, draw: Callable[[], None]) -> None:
 
 
 @contextmanager
-def card(say: Words, key: str, *, number: int) -> Iterator[Callable[[bool], None]]:
-    """Draw a card of a form under the heading `KEY`; what is yielded says whether it is ready."""
+def draw_step_card(say: Words, key: str, *, number: int) -> Iterator[Callable[[bool], None]]:
+    """Draw a card of a form under the heading `KEY`; yield a function that marks it as ready."""
     with st.container(border=True, key=key):
         place = st.empty()
 
-        def is_done(is_ready: bool) -> None:
+        def mark_step(is_ready: bool) -> None:
             kind, state = ("ready", "step_ready") if is_ready else ("open", "step_missing")
             place.html(
                 f'<h2 class="ka-heading ka-step ka-is-{kind}"><b>{number}</b> {say.html(key)}'
                 f"<span>{say.html(state)}</span></h2>"
             )
 
-        is_done(False)
-        yield is_done
+        mark_step(False)
+        yield mark_step
 
 
-def removal(say: Words, key: str, remove: Callable[[], None], *, leaves: str) -> None:
-    """Draw a button that removes something, which asks once more; `leaves` leaves the link too."""
+def draw_removal(say: Words, key: str, remove: Callable[[], None], *, leaves: str) -> None:
+    """Draw a button that removes something after a confirmation.
+
+    The removal also drops the query parameter `leaves`.
+    """
     if not may("removed"):
         return
     with st.popover(say.text(key), icon=":material/delete:", key=key):
-        remark(say, f"{key}_why")
-        if act(say, f"{key}_now", kind="primary"):
+        draw_remark(say, f"{key}_why")
+        if draw_button(say, f"{key}_now", kind="primary"):
             try:
                 remove()
             except AuditError as error:
-                blocks.refused(say, error)
+                blocks.draw_refusal(say, error)
                 return
             st.query_params.pop(leaves, None)
             st.rerun()
 
 
 @contextmanager
-def details(say: Words, key: str) -> Iterator[None]:
-    """Fold away what few need: digests, hashes, symbols."""
+def fold_details(say: Words, key: str) -> Iterator[None]:
+    """Draw what few readers need (digests, hashes, symbols) in a folded section."""
     with st.expander(say.text("details"), key=f"{key}_details"):
         yield

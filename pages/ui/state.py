@@ -1,7 +1,7 @@
 """The reader's language, and links: an address carries audit, language and choices as codes.
 
-So a link restores what its sender saw; names and texts never stand in it. Words are whole sentences
-in English and Japanese, never glued parts.
+So a link restores what its sender saw. It never holds names or texts. Words are whole sentences in
+English and Japanese, never parts joined together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from audit.words import LANGUAGES, Words
 
 _PAGES = "pages"
 _FOLDER = Path(__file__).resolve().parent / "words"
-"""One folder a language, in it one file a page, and `shared.json`."""
+"""It has one folder for each language, with one file for each page and `shared.json`."""
 
 
 def words_of(language: str) -> Words:
@@ -41,17 +41,18 @@ def words() -> Words:
 # What is lost with the session.
 
 
-def mark_unsaved(what: str, is_unsaved: bool = True) -> None:
-    """Say whether a text of this session is kept nowhere, by a name for what it is.
+def mark_unsaved(draft: str, is_unsaved: bool = True) -> None:
+    """Remember whether the text `draft` of this session is not saved anywhere.
 
-    The browser asks before it leaves. It is told at the next run: say so where a box has changed.
+    The browser then asks before it leaves the page. It learns this at the next run, so call this
+    function when a box has changed.
     """
     marked: set[str] = st.session_state.setdefault("unsaved", set())
-    (marked.add if is_unsaved else marked.discard)(what)
+    (marked.add if is_unsaved else marked.discard)(draft)
 
 
 def has_unsaved() -> bool:
-    """Whether the session holds a text that is kept nowhere."""
+    """Return whether the session holds a text that is not saved anywhere."""
     return bool(st.session_state.get("unsaved"))
 
 
@@ -63,12 +64,12 @@ def keep_pages(pages: Mapping[str, Any]) -> None:
     st.session_state[_PAGES] = dict(pages)
 
 
-def link(
+def draw_link(
     page: str, *, label: str, audit: str | None = None, icon: str | None = None, **query: str
 ) -> None:
     """Draw a link to a page that keeps language and audit; the label is trusted text.
 
-    `audit` is a digest; None keeps the one that is shown, "" names none.
+    `audit` is a digest; None keeps the audit that is shown, "" leaves it out of the link.
     """
     st.page_link(
         st.session_state[_PAGES][page],
@@ -79,18 +80,18 @@ def link(
 
 
 def go_to(page: str, *, audit: str | None = None, **query: str) -> None:
-    """Leave for another page, language and audit kept as by `link`; does not return."""
+    """Open another page with the language and audit of `draw_link`; does not return."""
     st.switch_page(st.session_state[_PAGES][page], query_params=_query(audit, query))
 
 
 def _query(audit: str | None, query: Mapping[str, str]) -> dict[str, str]:
-    shown = st.query_params.get("audit", "") if audit is None else audit[:12]
-    return {"lang": language(), **({"audit": shown} if shown else {}), **query}
+    digest_prefix = st.query_params.get("audit", "") if audit is None else audit[:12]
+    return {"lang": language(), **({"audit": digest_prefix} if digest_prefix else {}), **query}
 
 
-def write(key: str, value: str) -> None:
-    """Write a code into the address; an empty one is left out."""
-    if value and st.query_params.get(key) != value:
-        st.query_params[key] = value
-    elif not value and key in st.query_params:
+def write_parameter(key: str, code: str) -> None:
+    """Write a code into the address; an empty code removes the parameter."""
+    if code and st.query_params.get(key) != code:
+        st.query_params[key] = code
+    elif not code and key in st.query_params:
         del st.query_params[key]

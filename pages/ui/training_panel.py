@@ -1,4 +1,4 @@
-"""The Workshop's trainings: which model learned from which notes, live curves, and a new one."""
+"""The Workshop's trainings: which model learned from which notes, live curves, a new training."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from audit.training.trainings import (
 )
 from audit.words import Words
 from pages.ui import blocks, cached, charts, display_names
-from pages.ui.access import may, may_or_say, note
-from pages.ui.blocks import day
+from pages.ui.access import log_action, may, may_or_explain
+from pages.ui.blocks import format_moment
 from pages.ui.charts import Axis, Series
 from pages.ui.corpus import to_audit
-from pages.ui.form import act, ask, ask_line, choose, pick
+from pages.ui.form import ask_fields, ask_line, choose, draw_button, pick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     attempt,
-    csv_button,
-    details,
-    empty,
-    facts,
-    figure,
-    head,
-    refusals,
-    remark,
-    removal,
+    draw_absence,
+    draw_csv_button,
+    draw_facts,
+    draw_figure,
+    draw_heading,
+    draw_remark,
+    draw_removal,
+    fold_details,
+    show_refusals,
 )
-from pages.ui.state import go_to, link, write
+from pages.ui.state import draw_link, go_to, write_parameter
 
 SOURCES = ("private", "public", "other_names")
 LENGTH = ("n_epochs", "n_steps")
@@ -75,31 +75,33 @@ POINT = ("step", "loss", "held_out", "learning_rate", "seconds")
 MANY_EPOCHS, FEW_EPOCHS, N_SHOWN = 50, 0.5, 12
 
 
-JOBS = FollowedJobs(PretrainTask.job, page="train", on_done=lambda _, run: write("run", run))
+JOBS = FollowedJobs(
+    PretrainTask.job, page="train", on_done=lambda _, run: write_parameter("run", run)
+)
 
 
 def draw(say: Words) -> None:
-    """Draw the training that the link names or that runs, the list, and a new one."""
-    remark(say, "train_below")
+    """Draw the training that the link names or that runs, the list, and a new training."""
+    draw_remark(say, "train_below")
     trainings = MODELS.all()
     JOBS.draw(say)
-    live = [_run_of(job) for job in service.active_jobs() if job.kind == PretrainTask.job]
-    asked = st.query_params.get("run", "")
-    for run_id in (run for run in live if asked in ("", run)):
+    live = [_read_run_id(job) for job in service.active_jobs() if job.kind == PretrainTask.job]
+    linked_run = st.query_params.get("run", "")
+    for run_id in (run for run in live if linked_run in ("", run)):
         _draw_live(say, run_id)
-    if asked and asked not in live:
-        model = next((one for one in trainings if one.run_id == asked), None)
+    if linked_run and linked_run not in live:
+        model = next((training for training in trainings if training.run_id == linked_run), None)
         if model is not None:
             draw_training(say, model)
         else:
-            empty(say, "train_not_here")
+            draw_absence(say, "train_not_here")
     if trainings or not live:
         draw_list(say, trainings)
     draw_new(say)
 
 
-def _run_of(job: Job) -> str:
-    """Return the identifier of the training that a job works on; "" where it is not known."""
+def _read_run_id(job: Job) -> str:
+    """Return the identifier of the training that a job works on, or "" if it is unknown."""
     try:
         return str(read_order(job.job_id).get("run_id", ""))
     except AuditError:
@@ -107,69 +109,69 @@ def _run_of(job: Job) -> str:
 
 
 def _draw_live(say: Words, run_id: str) -> None:
-    """Draw what is known of a training that runs, anew each second."""
+    """Draw a running training again each second."""
 
-    def now() -> None:
-        with refusals(say):
-            found = next((one for one in MODELS.all() if one.run_id == run_id), None)
-            if found is not None:
-                draw_learned(say, found)
+    def draw_live_training() -> None:
+        with show_refusals(say):
+            training = next((model for model in MODELS.all() if model.run_id == run_id), None)
+            if training is not None:
+                draw_learned(say, training)
 
-    st.fragment(now, run_every="1s")()
+    st.fragment(draw_live_training, run_every="1s")()
 
 
 # One training, and the list of all.
 
 
 def draw_training(say: Words, model: TrainedModel) -> None:
-    """Draw a training that has ended, or stands still."""
+    """Draw a training that has ended or was interrupted."""
     st.html(blocks.heading(display_names.training_name(say, model)))
     if model.is_whole:
         _draw_ways_on(say, model)
         _draw_sibling(say, model)
     else:
-        remark(say, "train_unfinished")
-        link("jobs", label=say.text("train_see_jobs"))
+        draw_remark(say, "train_unfinished")
+        draw_link("jobs", label=say.text("train_see_jobs"))
     draw_learned(say, model)
 
     def remove() -> None:
         MODELS.forget(model.run_id)
-        note("removed", what="trained-model", run=model.run_id)
+        log_action("removed", what="trained-model", run=model.run_id)
 
-    removal(say, "train_forget", remove, leaves="run")
+    draw_removal(say, "train_forget", remove, leaves="run")
 
 
 def draw_learned(say: Words, model: TrainedModel) -> None:
-    """Draw what a model learned, from which notes, and how; its loss curve and what that says."""
-    known = model.facts
-    facts(
+    """Draw a model's notes and settings, its loss curve, and what the curve shows."""
+    model_facts = model.facts
+    draw_facts(
         say,
         "train_facts",
         {
-            "parent": _start_name(say, known.parent, known.settings),
+            "parent": _start_name(say, model_facts.parent, model_facts.settings),
             "notes": display_names.notes_name(say, model),
             "text": say.text(
                 "train_fact_amount",
-                n_notes=f"{known.n_documents:,}",
-                n_tokens=f"{known.n_train_tokens:,}",
-                n_held_out=f"{known.n_held_out_documents:,}",
+                n_notes=f"{model_facts.n_documents:,}",
+                n_tokens=f"{model_facts.n_train_tokens:,}",
+                n_held_out=f"{model_facts.n_held_out_documents:,}",
             ),
-            "how": _how(say, known.settings),
+            "how": _settings_text(say, model_facts.settings),
             "length": say.text(
                 "train_fact_done",
                 n=f"{model.n_steps_done:,}",
-                total=f"{known.n_steps:,}",
+                total=f"{model_facts.n_steps:,}",
                 epochs=_epochs(model.n_epochs_done),
             ),
-            "numbers": f"{known.device} · {known.precision}",
-            "created": day(known.created),
+            "numbers": f"{model_facts.device} · {model_facts.precision}",
+            "created": format_moment(model_facts.created),
         },
-        of=model.run_id,
+        variant=model.run_id,
     )
-    with details(say, f"train_{model.run_id}"):
+    with fold_details(say, f"train_{model.run_id}"):
         st.code(f"{LABEL}/{model.run_id}", language=None)
     if not model.points:
-        remark(say, "train_curve_nothing")
+        draw_remark(say, "train_curve_nothing")
         return
     curve = model.curve
     step, lowest = curve.lowest
@@ -182,11 +184,11 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
         unigram=decimal(curve.unigram),
     )
     st.html(blocks.heading(say.text("train_curve"), below=sentence))
-    figure(
+    draw_figure(
         say,
         "train_curve",
         loss_chart(say, curve),
-        of=model.run_id,
+        variant=model.run_id,
         table={
             "step": curve.held_out_steps,
             "epochs": [_epochs(curve.epochs(step)) for step in curve.held_out_steps],
@@ -194,17 +196,21 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
             "smoothed": list(map(decimal, curve.smoothed_then)),
         },
     )
-    lines = [[getattr(point, one) for one in POINT] for point in model.points]
-    csv_button(say, f"losses_{model.run_id}", POINT, lines, label="train_curve_csv")
+    lines = [[getattr(point, field) for field in POINT] for point in model.points]
+    draw_csv_button(say, f"losses_{model.run_id}", POINT, lines, label="train_curve_csv")
 
 
-def _how(say: Words, of: TrainSettings) -> str:
-    batch, n_tokens, rate = f"{of.batch:,}", f"{of.n_tokens:,}", f"{of.learning_rate:g}"
+def _settings_text(say: Words, settings: TrainSettings) -> str:
+    batch, n_tokens, rate = (
+        f"{settings.batch:,}",
+        f"{settings.n_tokens:,}",
+        f"{settings.learning_rate:g}",
+    )
     return say.text("train_fact_rows", batch=batch, n_tokens=n_tokens, rate=rate)
 
 
-def _start_name(say: Words, name: str, of: TrainSettings) -> str:
-    return say.text("train_fact_scratch", name=name) if of.from_scratch else name
+def _start_name(say: Words, name: str, settings: TrainSettings) -> str:
+    return say.text("train_fact_scratch", name=name) if settings.from_scratch else name
 
 
 def _epochs(n: float) -> str:
@@ -216,7 +222,7 @@ def _loss(nats: float | None) -> str:
 
 
 def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
-    """Return losses by step, epochs written under them; rust is what the notes taught."""
+    """Return a chart of losses by step, with epochs under the steps."""
     hover, end = "%{x:,} · %{y:.3f}", max(1, curve.n_steps)
     series = [
         Series(
@@ -251,15 +257,17 @@ def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
 
 
 def _draw_ways_on(say: Words, model: TrainedModel) -> None:
-    """Draw the button that leads to an audit, by what the model learned from."""
+    """Draw the button that opens an audit of the model as hospital's or as reference."""
     is_hospital = model.facts.source in ("private", "file")
     key = f"train_audit_{'hospital' if is_hospital else 'reference'}"
-    hospital = model if is_hospital else find_trained_model(model.facts.corpus_id or "")
-    remark(say, f"{key}_why")
+    hospital = model if is_hospital else trained_on(model.facts.corpus_id or "")
+    draw_remark(say, f"{key}_why")
     if hospital is None:
-        remark(say, "train_audit_no_hospital")
-    elif act(say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"):
-        models = find_pair(hospital, models=cached.models())
+        draw_remark(say, "train_audit_no_hospital")
+    elif draw_button(
+        say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"
+    ):
+        models = pair_of(hospital, among=cached.models())
         if not is_hospital:
             models["general"] = f"{LABEL}/{model.run_id}"
         corpus = display_names.corpus_of(hospital)
@@ -278,17 +286,17 @@ def _draw_sibling(say: Words, model: TrainedModel) -> None:
     if corpus is None or not may("ran"):
         return
     if model.facts.source == "other_names":
-        remark(say, "train_audit_sibling_why")
-        if act(say, "train_audit_sibling", name=f"train_audit_sibling_{model.run_id}"):
+        draw_remark(say, "train_audit_sibling_why")
+        if draw_button(say, "train_audit_sibling", name=f"train_audit_sibling_{model.run_id}"):
             _audit_sibling(say, corpus, model)
         return
     parent = find_model(find_pair(model, models=cached.models())["general"], models=cached.models())
     if model.facts.source != "private" or parent is None:
         return
     seconds = model.points[-1].seconds if model.points else 0.0
-    remark(say, "train_sibling_why", minutes=f"{math.ceil(seconds / 60):,}")
-    if act(say, "train_sibling", name=f"train_sibling_{model.run_id}", icon="group"):
-        task = make_sibling_task(model, general=parent.path)
+    draw_remark(say, "train_sibling_why", minutes=f"{math.ceil(seconds / 60):,}")
+    if draw_button(say, "train_sibling", name=f"train_sibling_{model.run_id}", icon="group"):
+        task = sibling_task(model, general=parent.path)
         with st.spinner(say.text("train_starting")):
             JOBS.start(
                 task.question(), n_steps=model.facts.n_steps, n_notes=model.facts.n_documents
@@ -298,20 +306,20 @@ def _draw_sibling(say: Words, model: TrainedModel) -> None:
 
 
 def _audit_sibling(say: Words, corpus: KeptCorpus, model: TrainedModel) -> None:
-    """Keep the sibling's list and passages, and go on to a new audit of them."""
+    """Keep the sibling's list and passages, and open a new audit of them."""
     with st.spinner(say.text("corpus_keeping")):
-        kept = attempt(say, lambda: keep_sibling_list(corpus, store=cached.store()))
-    if kept is not None:
-        models = find_pair(model, models=cached.models())
-        go_to("audit", names=kept[0], passages=kept[1], **models)
+        list_digests = attempt(say, lambda: keep_sibling_list(corpus, store=cached.store()))
+    if list_digests is not None:
+        models = pair_of(model, among=cached.models())
+        go_to("audit", names=list_digests[0], passages=list_digests[1], **models)
 
 
 def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
     """Draw the trainings, the newest first, each with a link to its curve."""
     if not trainings:
-        empty(say, "train_list_empty")
+        draw_absence(say, "train_list_empty")
         return
-    head(say, "train_list")
+    draw_heading(say, "train_list")
     n = len(trainings) if st.session_state.get("train_all") else N_SHOWN
     for model in trainings[:n]:
         left, right = st.columns([6, 1], vertical_alignment="center")
@@ -321,24 +329,26 @@ def draw_list(say: Words, trainings: tuple[TrainedModel, ...]) -> None:
             st.html(blocks.line(name, line, is_strong=is_here))
         with right:
             if is_here:
-                remark(say, "train_shown")
+                draw_remark(say, "train_shown")
             else:
-                link("workshop", label=say.text("train_open"), tab="training", run=model.run_id)
+                draw_link(
+                    "workshop", label=say.text("train_open"), tab="training", run=model.run_id
+                )
     n_more = len(trainings) - n
-    if n_more > 0 and act(say, "train_show_all", name="train_show_all_button", n=n_more):
+    if n_more > 0 and draw_button(say, "train_show_all", name="train_show_all_button", n=n_more):
         st.session_state["train_all"] = True
         st.rerun()
 
 
 def _facts_line(say: Words, model: TrainedModel) -> str:
-    known, first, last = model.facts, _loss(model.first_held_out), _loss(model.held_out)
+    model_facts, first, last = model.facts, _loss(model.first_held_out), _loss(model.held_out)
     pieces = [
         display_names.notes_name(say, model),
-        _start_name(say, known.parent, known.settings),
+        _start_name(say, model_facts.parent, model_facts.settings),
         say.text("train_line_epochs", n=_epochs(model.n_epochs_done)),
         "" if model.held_out is None else say.text("train_line_loss", first=first, last=last),
         "" if model.is_whole else say.text("train_line_unfinished"),
-        day(known.created),
+        format_moment(model_facts.created),
     ]
     return " · ".join(filter(None, pieces))
 
@@ -347,15 +357,17 @@ def _facts_line(say: Words, model: TrainedModel) -> str:
 
 
 def draw_new(say: Words) -> None:
-    """Draw what can be trained, how, what that takes, and the button that starts it."""
-    head(say, "train_new")
-    if not may_or_say("ran", say):
+    """Draw the choices of a new training, its plan, and the button that starts it."""
+    draw_heading(say, "train_new")
+    if not may_or_explain("ran", say):
         return
-    corpora = {one.corpus_id: one for one in CORPORA.all()}
+    corpora = {corpus.corpus_id: corpus for corpus in CORPORA.all()}
     if not corpora:
-        empty(say, "train_no_corpus")
+        draw_absence(say, "train_no_corpus")
         label = say.text("train_to_corpus")
-        link("workshop", label=label, icon=":material/arrow_forward:", tab="corpus", show="build")
+        draw_link(
+            "workshop", label=label, icon=":material/arrow_forward:", tab="corpus", show="build"
+        )
         return
     left, right = st.columns([3, 2], gap="large")
     try:
@@ -368,25 +380,25 @@ def draw_new(say: Words) -> None:
             title = ask_line(say, "train_title")
             with st.spinner(say.text("train_counting")):
                 load = cached.text_load(corpus, source=source, model=parent.path)
-            usual = PretrainTask(
+            defaults = PretrainTask(
                 general=parent.path,
                 corpus_id=corpus.corpus_id,
                 source=source,
                 settings=choose_preset(code, parent=parent.summary, n_tokens=load.n_tokens),
                 title=" ".join(title.split()),
             )
-            task = _ask_task(say, usual, key=f"train_{code}_{load.n_tokens}")
+            task = _ask_task(say, defaults, key=f"train_{code}_{load.n_tokens}")
         with right, st.container(border=True, key="train_plan"):
-            head(say, "train_plan")
+            draw_heading(say, "train_plan")
             plan = make_training_plan(task.settings, parent=parent.summary, load=load)
             _draw_plan(say, plan, task, parent=parent, corpus=corpus, load=load)
-            if act(say, "train_start", kind="primary", icon="play_arrow", is_wide=True):
+            if draw_button(say, "train_start", kind="primary", icon="play_arrow", is_wide=True):
                 with st.spinner(say.text("train_starting")):
                     JOBS.start(task.question(), n_steps=plan.n_steps, n_notes=load.n_notes)
                 st.query_params.pop("run", None)
                 st.rerun()
     except AuditError as error:
-        blocks.refused(say, error)
+        blocks.draw_refusal(say, error)
 
 
 def _ask_subject(
@@ -394,27 +406,29 @@ def _ask_subject(
 ) -> tuple[RegisteredModel | None, KeptCorpus | None, str]:
     names = display_names.model_names(say, cached.models())
     demo = [code for code in names if code.startswith(DEMO_PREFIX)]
-    own = [code for code in names if code not in demo and not code.startswith(f"{LABEL}/")]
-    parent = pick(say, "train_parent", names, usual=demo[0] if demo and not own else "")
-    titles = {code: display_names.corpus_name(say, one) for code, one in corpora.items()}
-    corpus = pick(say, "train_corpus", titles, usual=next(iter(corpora)))
-    source = choose(say, "train_source", {one: say.text(f"called_source_{one}") for one in SOURCES})
+    own_codes = [code for code in names if code not in demo and not code.startswith(f"{LABEL}/")]
+    parent = pick(say, "train_parent", names, default=demo[0] if demo and not own_codes else "")
+    titles = {code: display_names.corpus_name(say, corpus) for code, corpus in corpora.items()}
+    corpus = pick(say, "train_corpus", titles, default=next(iter(corpora)))
+    source = choose(
+        say, "train_source", {code: say.text(f"called_source_{code}") for code in SOURCES}
+    )
     return find_model(parent, models=cached.models()), corpora.get(corpus), source
 
 
-def _ask_task(say: Words, usual: PretrainTask, *, key: str) -> PretrainTask:
-    """Ask for the length and, if somebody looks, for every setting.
+def _ask_task(say: Words, defaults: PretrainTask, *, key: str) -> PretrainTask:
+    """Draw the boxes of the length and, folded, of every setting.
 
-    An empty box of passes leaves the length to the steps. Raises `AuditError` if no training can
-    have the settings.
+    If the box of epochs is empty, the steps set the length. Raises `AuditError` if the settings are
+    invalid.
     """
-    settings = usual.settings
-    found = ask(say, settings, words="train", fields=LENGTH, key=key)
+    settings = defaults.settings
+    entries = ask_fields(say, settings, words="train", fields=LENGTH, key=key)
     with st.expander(say.text("train_details"), key="train_details"):
-        remark(say, "train_details_below")
-        found |= ask(say, settings, words="train", fields=REST, key=key)
-        device = ask(say, usual, words="train", fields=("device",), key="train_device")
-    return usual.with_(settings=settings.with_(**found), **device)
+        draw_remark(say, "train_details_below")
+        entries |= ask_fields(say, settings, words="train", fields=REST, key=key)
+        device = ask_fields(say, defaults, words="train", fields=("device",), key="train_device")
+    return defaults.with_(settings=settings.with_(**entries), **device)
 
 
 def _draw_plan(
@@ -426,9 +440,9 @@ def _draw_plan(
     corpus: KeptCorpus,
     load: NotesLoad,
 ) -> None:
-    """Draw the plan as a table, and what to think of it."""
+    """Draw the plan as a table, with a remark on its number of epochs."""
     about, name = "" if load.is_exact else "_about", display_names.model_name(say, parent.model_id)
-    facts(
+    draw_facts(
         say,
         "train_plan",
         {
@@ -449,11 +463,11 @@ def _draw_plan(
                 epochs=_epochs(plan.n_epochs),
                 per_epoch=f"{math.ceil(plan.steps_per_epoch):,}",
             ),
-            "train_facts_how": _how(say, task.settings),
+            "train_facts_how": _settings_text(say, task.settings),
             "device": say.text(f"train_device_{queue_of(task.device)}"),
         },
     )
     if plan.n_epochs > MANY_EPOCHS:
-        remark(say, "train_many", n=f"{plan.n_epochs:,.0f}")
+        draw_remark(say, "train_many", n=f"{plan.n_epochs:,.0f}")
     elif plan.n_epochs < FEW_EPOCHS:
-        remark(say, "train_few")
+        draw_remark(say, "train_few")

@@ -148,13 +148,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report = yield
     if report.when == "call" and report.failed:
         for number, page in enumerate(item.stash.get(OPEN_PAGES, [])):
-            report.sections.append((f"page {number}", shown(page)))
+            report.sections.append((f"page {number}", page_text(page)))
             if folder := os.environ.get("KART_AUDIT_SCREENSHOTS"):
                 page.screenshot(path=Path(folder) / f"failed-{item.name}-{number}.png")
     return report
 
 
-def shown(page: Any) -> str:
+def page_text(page: Any) -> str:
     """Return the page's address and the text a person could read in it."""
     from playwright.sync_api import Error as PlaywrightError
 

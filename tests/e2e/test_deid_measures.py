@@ -64,7 +64,7 @@ def choose_cell(page: Any, name: str) -> None:
 def test_a_click_on_a_cell_shows_its_spans(
     home: Path, address: str, visit: Callable[..., Any]
 ) -> None:
-    first = next(one for one in SCORES.all() if one.title == "the first")
+    first = next(score for score in SCORES.all() if score.title == "the first")
     page = visit(f"{address}?part=matrix&score={first.score_id}")
     is_whole(page)
     grid = page.locator("[class*='st-key-deid_measures_matrix_'] canvas").first
@@ -81,7 +81,7 @@ def test_a_click_on_a_cell_shows_its_spans(
 def test_misses_are_filtered_handed_out_and_read_back(
     home: Path, address: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    first = next(one for one in SCORES.all() if one.title == "the first")
+    first = next(score for score in SCORES.all() if score.title == "the first")
     page = visit(f"{address}?part=misses&kinds=missed&score={first.score_id}")
     is_whole(page)
     closed = saved(page, "deid_measures_misses_every_missed_csv", folder=tmp_path)
@@ -106,7 +106,7 @@ def test_hostile_files_are_refused_and_gold_spans_are_measured_as_a_job(
         for line in write_jsonl(gold_notes(8)).splitlines()
     ]
     golds[0]["spans"].append({"start": 0, "end": 2, "label": "<img_src=x>"})
-    data = "".join(json.dumps(one) + "\n" for one in golds).encode()
+    data = "".join(json.dumps(gold) + "\n" for gold in golds).encode()
     upload(page, "deid_score_file_gold", data=data, name="b.jsonl")
     expect(page.get_by_text("8 notes, 33 spans")).to_be_visible()
     expect(page.locator(".ka-refused")).to_contain_text("<img_src=x>")  # none of the five types

@@ -127,23 +127,23 @@ def test_a_pasted_note_is_marked_replaced_and_downloaded(
 def test_the_browser_asks_before_a_text_is_lost(
     url: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:
-    page, asked = open_page(visit, url, "lang=ja"), []
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    page, addresses = open_page(visit, url, "lang=ja"), []
+    page.on("dialog", lambda dialog: (addresses.append(dialog.type), dialog.accept()))
     page.locator("h1").click()
     page.reload()
-    assert asked == []
+    assert addresses == []
     page.locator(".st-key-deidentify_text textarea").click()
     page.keyboard.type("half a note")  # which the server does not know yet
-    kept = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }])")
-    assert "half" not in kept + page.url
+    storage = page.evaluate("JSON.stringify([{ ...localStorage }, { ...sessionStorage }])")
+    assert "half" not in storage + page.url
     page.reload()
-    assert asked == ["beforeunload"]
+    assert addresses == ["beforeunload"]
     is_whole(page)
     paste(page, LINE)
     saved(page, "deidentify_pasted_file_text", folder=tmp_path)
-    assert asked == ["beforeunload"]  # a download leaves nothing
+    assert addresses == ["beforeunload"]  # a download leaves nothing
     page.reload()
-    assert asked == ["beforeunload"] * 2
+    assert addresses == ["beforeunload"] * 2
 
 
 def test_marks_are_changed_with_the_mouse(url: str, visit: Callable[..., Any]) -> None:

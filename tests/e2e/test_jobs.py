@@ -37,12 +37,12 @@ def test_a_server_that_nobody_looks_at_starts_what_waits(
 ) -> None:
     servers(tmp_path / "home")
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
-    asked = tagging_task(
+    task = tagging_task(
         single_text("氏名：高橋健一", source="pasted"),
         tagger=list_taggers()[1],
         release=Release(),
     ).question()
-    waiting = table.insert(asked)  # as one left it who died before a worker was started
+    waiting = table.insert(task)  # as one left it who died before a worker was started
     assert waiting is not None and waiting.state == "queued"
     until_state(waiting, "done")
 
@@ -73,14 +73,14 @@ def test_a_job_survives_refresh_and_restart_and_a_second_session_stops_it(
 ) -> None:
     for name, value in environment(server.home).items():
         monkeypatch.setenv(name, value)
-    asked = service.submit("demo", n_inputs=LONG)
+    submitted_job = service.submit("demo", n_inputs=LONG)
     page = visit(server.url, may_lose_server=True)
     strip = page.get_by_test_id("stSidebar").locator(".st-key-job_line")
     expect(strip.get_by_text("%")).to_be_visible()
     strip.get_by_role("link").click()
     job_state(page, "running")
     expect(page.locator(".ka-job-chosen")).to_have_count(1)
-    assert f"job={asked.job_id}" in page.url
+    assert f"job={submitted_job.job_id}" in page.url
 
     page.reload()
     is_whole(page)
@@ -94,12 +94,12 @@ def test_a_job_survives_refresh_and_restart_and_a_second_session_stops_it(
     page.goto(f"{server.url}/jobs")
     job_state(page, "running")
 
-    other = visit(f"{server.url}/jobs?lang=ja")
+    other_page = visit(f"{server.url}/jobs?lang=ja")
     japanese = words_of("ja")
-    card = other.locator("[class*='st-key-job-']").first
+    card = other_page.locator("[class*='st-key-job-']").first
     expect(card).to_contain_text(japanese.text("jobs_state_running"))
     card.get_by_role("button", name=japanese.text("jobs_cancel")).first.click()
-    other.get_by_role("button", name=japanese.text("jobs_cancel_now")).click()
+    other_page.get_by_role("button", name=japanese.text("jobs_cancel_now")).click()
     expect(card).to_contain_text(japanese.text("jobs_state_cancelled"), timeout=60_000)
     stopped = job_state(page, "cancelled", timeout=60_000)
 

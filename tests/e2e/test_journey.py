@@ -67,7 +67,7 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     server = servers(tmp_path / "home")
     page = visit(f"{server.url}/setup")
     set_up(page)
-    asked = start(page)
+    started_job = start(page)
     expect(page.locator(".ka-verdict").first).to_contain_text("hospital-40 against general")
     digest = page.url.split("audit=")[1][:12]
 
@@ -82,12 +82,12 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     assert digest in html
     measured = read_json(bundle, "measures.json")
 
-    page.goto(asked)
+    page.goto(started_job)
     is_whole(page)
     unfold(page, "command_details")
     names = saved(page, "names_csv", folder=tmp_path)
     passages = saved(page, "passages_jsonl", folder=tmp_path)
-    done = command(
+    process = command(
         server.home,
         "run",
         "--scenario",
@@ -108,11 +108,11 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
         str(tmp_path / "out"),
         "--json",
     )
-    assert json.loads(done.stdout)["digest"].startswith(digest)
-    found = json.loads((tmp_path / "out" / "measures.json").read_text())
-    assert found.keys() == measured.keys()
-    for key in found.keys() - {"details"}:  # a report with masked names leaves out passages' ids
-        assert found[key] == measured[key], key
+    assert json.loads(process.stdout)["digest"].startswith(digest)
+    measures = json.loads((tmp_path / "out" / "measures.json").read_text())
+    assert measures.keys() == measured.keys()
+    for key in measures.keys() - {"details"}:  # a report with masked names leaves out passages' ids
+        assert measures[key] == measured[key], key
 
 
 def read_json(bundle: zipfile.ZipFile, name: str) -> Any:

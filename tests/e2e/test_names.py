@@ -25,37 +25,37 @@ def test_each_step_can_be_taken_back_and_a_link_shows_what_its_sender_saw(
     kind = page.locator(".st-key-choice_kind")
     kind.get_by_role("button").first.click()
     expect(page.get_by_text("130 of 390 names")).to_be_visible()
-    heading, seen = page.locator(".st-key-names_detail h2").first, []
+    heading, headings = page.locator(".st-key-names_detail h2").first, []
     for key in ("names_first", "names_next"):
-        before = seen[-1] if seen else ("", "")
+        last_heading = headings[-1] if headings else ("", "")
         press(page, key)
-        expect(heading).not_to_have_text(before[1])
-        page.wait_for_url(lambda url, old=before[0]: "name=" in url and url != old)
+        expect(heading).not_to_have_text(last_heading[1])
+        page.wait_for_url(lambda url, old=last_heading[0]: "name=" in url and url != old)
         is_whole(page)
-        seen.append((page.url, heading.inner_text()))
+        headings.append((page.url, heading.inner_text()))
     page.go_back()
-    expect(heading).to_have_text(seen[0][1])
-    assert page.url == seen[0][0]
+    expect(heading).to_have_text(headings[0][1])
+    assert page.url == headings[0][0]
     page.go_back()
     expect(heading).to_have_count(0)
     page.go_back()
     expect(page.get_by_text("390 of 390 names")).to_be_visible()
-    other = visit(seen[1][0])
-    is_whole(other)
-    expect(other.locator(".st-key-names_detail h2").first).to_have_text(seen[1][1])
-    expect(other.get_by_text("130 of 390 names")).to_be_visible()
+    other_page = visit(headings[1][0])
+    is_whole(other_page)
+    expect(other_page.locator(".st-key-names_detail h2").first).to_have_text(headings[1][1])
+    expect(other_page.get_by_text("130 of 390 names")).to_be_visible()
     button, box = (
-        other.get_by_role("button", name=SAY.text("reveal_names")),
-        other.get_by_test_id("stPopoverBody"),
+        other_page.get_by_role("button", name=SAY.text("reveal_names")),
+        other_page.get_by_test_id("stPopoverBody"),
     )
     button.focus()  # and by keys alone from here on
     for key in ("Enter", "Escape", "Enter"):
-        other.keyboard.press(key)
+        other_page.keyboard.press(key)
         if key == "Escape":
             expect(box).to_have_count(0)
             expect(button).to_be_focused()
         else:
             expect(box.locator(":focus")).to_have_count(1)
-    other.keyboard.press("Tab")
-    other.keyboard.press("Enter")
-    expect(other.get_by_role("button", name=SAY.text("hide_names"))).to_be_visible()
+    other_page.keyboard.press("Tab")
+    other_page.keyboard.press("Enter")
+    expect(other_page.get_by_role("button", name=SAY.text("hide_names"))).to_be_visible()

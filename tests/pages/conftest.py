@@ -25,10 +25,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.delenv(variable, raising=False)
     st.cache_resource.clear()
     directory = results_dir()
-    held = [lock(queue) for queue in QUEUES for lock in (worker_lock, device_lock)]
-    assert all(held)
+    locks = [lock(queue) for queue in QUEUES for lock in (worker_lock, device_lock)]
+    assert all(locks)
     yield directory
-    for lock in held:
+    for lock in locks:
         if lock is not None:
             lock.release()
     st.cache_resource.clear()

@@ -40,7 +40,7 @@ def parameter(app: AppTest, name: str) -> str:
 
 
 def widget(app: AppTest, kind: str, key: str) -> Any:
-    return next(one for one in app.get(kind) if one.key == key)
+    return next(element for element in app.get(kind) if element.key == key)
 
 
 def press(app: AppTest, key: str) -> AppTest:
@@ -57,8 +57,8 @@ def keys(app: AppTest) -> set[str]:
 
 def links(app: AppTest) -> list[tuple[str, str, str]]:
     """Return label, page and query of every link to a page."""
-    found = [link.proto for link in app.get("page_link")]
-    return [(link.label, link.page, link.query_string) for link in found]
+    protos = [link.proto for link in app.get("page_link")]
+    return [(link.label, link.page, link.query_string) for link in protos]
 
 
 def downloads(app: AppTest) -> dict[str, bool]:

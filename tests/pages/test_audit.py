@@ -29,22 +29,24 @@ HEADER = "first_name,last_name,is_member\n"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+def submitted_questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
     """Questions that were handed over; no job is started."""
-    found: list[Question] = []
+    questions: list[Question] = []
 
     def ask(question: Question, *, owner: str = "") -> Any:
-        found.append(question)
+        questions.append(question)
         return SimpleNamespace(job_id="abc123", kind="audit", device="cpu")
 
     monkeypatch.setattr(service, "ask", ask)
-    return found
+    return questions
 
 
 def upload(app: AppTest, data: bytes, *, name: str = "names.csv", field: str = "file") -> AppTest:
     """Upload names ("file"), own controls ("own") or passages."""
     uploader = next(
-        one for one in app.file_uploader if (one.key or "").startswith(f"names_{field}_")
+        uploader
+        for uploader in app.file_uploader
+        if (uploader.key or "").startswith(f"names_{field}_")
     )
     uploader.upload(name, data, "text/csv").run()
     assert not app.exception
@@ -52,25 +54,25 @@ def upload(app: AppTest, data: bytes, *, name: str = "names.csv", field: str = "
 
 
 def box(app: AppTest, kind: str, field: str) -> Any:
-    return next(one for one in app.get(kind) if (one.key or "").endswith(field))
+    return next(element for element in app.get(kind) if (element.key or "").endswith(field))
 
 
 def plan_of(app: AppTest) -> str:
     return texts(app).split("Plan</h2>", 1)[1]
 
 
-def kept(home: Path) -> Any:
+def read_kept_list(home: Path) -> Any:
     with Store(home) as store:
         return load_names(all_names(store)[0].code, store=store)
 
 
 def test_an_empty_page_says_what_each_step_wants() -> None:
     app = open_page("audit")
-    shown = texts(app)
-    assert shown.count("Not chosen</span>") == 2 and shown.count("Ready</span>") == 1
-    assert "No folder of models is registered yet" in shown
-    assert "Step 1: choose two models" in shown and "Step 2: choose or make a list" in shown
-    assert "choose or upload de-identified passages" not in shown
+    page_text = texts(app)
+    assert page_text.count("Not chosen</span>") == 2 and page_text.count("Ready</span>") == 1
+    assert "No folder of models is registered yet" in page_text
+    assert "Step 1: choose two models" in page_text and "Step 2: choose or make a list" in page_text
+    assert "choose or upload de-identified passages" not in page_text
     assert "choose or upload de-identified passages" in texts(open_page("audit", scenario="2"))
     assert not keys(app) & {"start", "again_go"}
 
@@ -80,9 +82,9 @@ def test_folders_that_are_empty_or_gone_are_called_so(
 ) -> None:
     (tmp_path / "bare").mkdir()
     monkeypatch.setenv(VARIABLE, f"{tmp_path / 'bare'}:{tmp_path / 'gone'}")
-    shown = texts(open_page("audit"))
-    assert "bare holds no model" in shown and "gone is not there" in shown
-    assert "No folder of models is registered" not in shown
+    page_text = texts(open_page("audit"))
+    assert "bare holds no model" in page_text and "gone is not there" in page_text
+    assert "No folder of models is registered" not in page_text
 
 
 def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
@@ -95,15 +97,17 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     (folder / "<b>bad" / "config.json").write_text("{}")
     monkeypatch.setenv(VARIABLE, str(folder))
     app = open_page("audit", general="models/one", hospital="models/two", names="demo-en")
-    shown = texts(app)
-    assert "These two models cannot be compared" in shown and "different tokenizers" in shown
-    assert "models/&lt;b&gt;bad" in shown and "<b>bad" not in shown
+    page_text = texts(app)
+    assert (
+        "These two models cannot be compared" in page_text and "different tokenizers" in page_text
+    )
+    assert "models/&lt;b&gt;bad" in page_text and "<b>bad" not in page_text
     assert "models/<b>bad" not in app.selectbox(key="pick_general").options
     assert "start" not in keys(app)
     app.radio(key="language").set_value("ja").run()
-    shown = texts(app)
-    assert "one と two：2つのモデルのトークナイザーが異なります：" in shown
-    assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub("<[^>]*>", " ", shown))
+    page_text = texts(app)
+    assert "one と two：2つのモデルのトークナイザーが異なります：" in page_text
+    assert not re.search(r"[a-z]{3,} [a-z]{3,} [a-z]{3,}", re.sub("<[^>]*>", " ", page_text))
     alone = texts(open_page("audit", general="models/one"))
     assert "Vocabulary" in alone and "Compared" not in alone
     same = {"general": "models/one", "hospital": "models/one"}
@@ -133,8 +137,12 @@ def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
     assert len(names) == 5 and all("***" in name for name in names)
     box(app, "text_input", "names_names_title_0").set_value("Ward <3>").run()
     press(app, "keep_names")
-    assert kept(home).line.label == "Ward <3>"
-    assert parameter(app, "names") == app.selectbox(key="pick_names").value == kept(home).line.code
+    assert read_kept_list(home).line.label == "Ward <3>"
+    assert (
+        parameter(app, "names")
+        == app.selectbox(key="pick_names").value
+        == read_kept_list(home).line.code
+    )
     assert "keep_names" not in keys(app)
 
 
@@ -164,20 +172,20 @@ def test_remarks_and_refusals_are_told_by_row() -> None:
     app = upload(open_page("audit", **ALL), (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     assert "The name is that of row 2; left out." in texts(app)
     upload(app, (HEADER + "Anna,Smith\n").encode(), name="Anna Smith.csv")
-    shown = texts(app)
-    assert "names, row 2: The row has 2 cells where the header has 3." in shown
-    assert "Anna" not in shown
+    page_text = texts(app)
+    assert "names, row 2: The row has 2 cells where the header has 3." in page_text
+    assert "Anna" not in page_text
     assert not keys(app) & {"keep_names", "start"}  # nor is the list that was chosen before asked
 
 
 def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:
     guessed = (HEADER + "Anna,Smith,1\nBert,Smith,0\nUdo,Zorn,0\n").encode()
     app = upload(open_page("audit", **PAIR), guessed)
-    said = "The list does not say the kind of 2 controls. It was worked out, once,"
-    assert said in texts(app) and "1 easy, 1 hard, 0 recombined" in texts(app)
+    sentence = "The list does not say the kind of 2 controls. It was worked out, once,"
+    assert sentence in texts(app) and "1 easy, 1 hard, 0 recombined" in texts(app)
     press(app, "keep_names")
-    assert said in texts(app)
-    assert kept(home).candidates.is_kind_guessed == (False, True, True)
+    assert sentence in texts(app)
+    assert read_kept_list(home).candidates.is_kind_guessed == (False, True, True)
 
 
 def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
@@ -188,26 +196,26 @@ def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
     upload(app, (HEADER + "Mary,Smith,1\nAnn,Lee,1\n").encode())
     app.number_input(key="names_draw_hard_0").set_value(4).run()
     press(app, "keep_names")
-    found = kept(home).candidates
-    assert found.is_member == (True,) * 2 + (False,) * 9
-    assert found.control_kind == ("",) * 2 + ("easy",) * 5 + ("hard",) * 4
+    candidates = read_kept_list(home).candidates
+    assert candidates.is_member == (True,) * 2 + (False,) * 9
+    assert candidates.control_kind == ("",) * 2 + ("easy",) * 5 + ("hard",) * 4
     assert app.number_input(key="names_draw_easy_1").value == 0
 
 
 @pytest.mark.long
 def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
-    home: Path, asked: list[Question]
+    home: Path, submitted_questions: list[Question]
 ) -> None:
     app = upload(open_page("audit", **PAIR), (HEADER + "Mary,Smith,1\nAnn,Lee,0\n").encode())
     app.switch_page("../method.py").run()
     app.switch_page("../audit.py").run()
-    code = kept(home).line.code
-    assert (parameter(app, "names"), len(kept(home).candidates)) == (code, 2)
+    code = read_kept_list(home).line.code
+    assert (parameter(app, "names"), len(read_kept_list(home).candidates)) == (code, 2)
     upload(app, (HEADER + "Udo,Zorn,1\nAnn,Lee,0\nBo,Ek,0\n").encode())
     press(app, "start")
-    request = AuditTask.from_order(asked[0].order).request
-    assert request.candidates == kept(home).candidates and len(request.candidates) == 3
-    assert parameter(app, "names") == kept(home).line.code != code
+    request = AuditTask.ordered(submitted_questions[0].order).request
+    assert request.candidates == read_kept_list(home).candidates and len(request.candidates) == 3
+    assert parameter(app, "names") == read_kept_list(home).line.code != code
 
 
 @pytest.mark.long
@@ -215,10 +223,10 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     data = b'{"text": "<img src=x> [NAME] came.", "name_id": 0}\n{"text": "nothing here"}\n'
     app = open_page("audit", **PAIR, names="demo-en")
     upload(app, data, name="Anna Smith.jsonl", field="passages")
-    shown = texts(app)
-    assert "1 passages with a place for a name; 1 rows left out; read as UTF-8." in shown
-    assert re.search("&lt;img src=x&gt; <mark [^>]*>name</mark> came.", shown)
-    assert "The text has no place for a full name; left out." in shown
+    page_text = texts(app)
+    assert "1 passages with a place for a name; 1 rows left out; read as UTF-8." in page_text
+    assert re.search("&lt;img src=x&gt; <mark [^>]*>name</mark> came.", page_text)
+    assert "The text has no place for a full name; left out." in page_text
     assert parameter(app, "scenario") == "2" and "New list · 1 passages" in plan_of(app)
     press(app, "keep_passages")
     with Store(home) as store:
@@ -232,12 +240,14 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
 def test_what_is_left_out_of_names_and_of_passages_is_told_on_one_page() -> None:
     app = upload(open_page("audit", **PAIR), (HEADER + "Bo,Ek,1\nBo,Ek,1\n").encode())
     data = b'{"text": "[NAME] came."}\n{"text": "nothing here"}\n'
-    shown = texts(upload(app, data, name="x.jsonl", field="passages"))
-    assert "The name is that of row 2; left out." in shown
-    assert "The text has no place for a full name; left out." in shown
+    page_text = texts(upload(app, data, name="x.jsonl", field="passages"))
+    assert "The name is that of row 2; left out." in page_text
+    assert "The text has no place for a full name; left out." in page_text
 
 
-def test_the_plan_is_that_of_the_question_which_start_hands_over(asked: list[Question]) -> None:
+def test_the_plan_is_that_of_the_question_which_start_hands_over(
+    submitted_questions: list[Question],
+) -> None:
     app = open_page("audit", **ALL)
     request = demo.DemoTask().request(2)
     assert request.audit_digest() in plan_of(app)
@@ -245,13 +255,15 @@ def test_the_plan_is_that_of_the_question_which_start_hands_over(asked: list[Que
     assert "--inputs=2000" in app.code[-1].value
     assert {"names_csv", "passages_jsonl"} <= set(downloads(app))
     press(app, "start")
-    assert [one.digest for one in asked] == [request.audit_digest()]
+    assert [question.digest for question in submitted_questions] == [request.audit_digest()]
     assert {key: parameter(app, key) for key in ALL} == ALL
 
 
 def needs_of(app: AppTest) -> list[tuple[str, ...]]:
     """Return what the plan says of controls: what is to be seen, needed, there, enough or not."""
-    table = next(one for one in app.get("html") if "Controls there are" in one.proto.body)
+    table = next(
+        element for element in app.get("html") if "Controls there are" in element.proto.body
+    )
     rows = re.findall(
         r"<td[^>]*>([^<]*)</td>" * 2 + r"<td[^>]*>([^<]*)<small>([^<]*)</small></td>",
         table.proto.body,
@@ -261,12 +273,12 @@ def needs_of(app: AppTest) -> list[tuple[str, ...]]:
 
 def source_box(app: AppTest) -> Any:
     """Return the question where the controls come from; None where it is not asked."""
-    return next((one for one in app.radio if (one.key or "").startswith("source_")), None)
+    return next((box for box in app.radio if (box.key or "").startswith("source_")), None)
 
 
 @pytest.mark.parametrize("answer", [None, "invented", "held_out"])
 def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
-    home: Path, asked: list[Question], answer: str | None
+    home: Path, submitted_questions: list[Question], answer: str | None
 ) -> None:
     listed = (HEADER + "Mary,Smith,1\nUdo,Zorn,1\nAnn,Lee,0\n").encode()
     app = upload(open_page("audit", **PAIR), listed)
@@ -278,9 +290,9 @@ def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
         question.set_value(answer).run()
         assert "It can show at most" not in plan_of(app) and "Not answered" not in texts(app)
     press(app, "start")
-    request = AuditTask.from_order(asked[0].order).request
+    request = AuditTask.ordered(submitted_questions[0].order).request
     assert request.control_source == (answer or "drawn")
-    assert kept(home).candidates.source == (answer or "")
+    assert read_kept_list(home).candidates.source == (answer or "")
     assert (source_box(app) is None) == (answer is not None)
     assert (
         f" · controls: {'invented' if answer == 'invented' else 'patients'}" in plan_of(app)
@@ -289,14 +301,16 @@ def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
 
 def test_people_of_the_hospital_are_an_answer_only_where_some_are_listed() -> None:
     app = upload(open_page("audit", **PAIR), b"name\nMary Smith\nAnn Lee\n")
-    assert [one[:9] for one in source_box(app).options] == ["The names", "The notes"]
+    assert [option[:9] for option in source_box(app).options] == ["The names", "The notes"]
     assert source_box(open_page("audit", **ALL)) is None  # the demo's list says it itself
     assert "The names in the notes were made up by this program" in texts(open_page("audit", **ALL))
 
 
-def test_own_controls_are_added_to_a_list_without_truth(home: Path, asked: list[Question]) -> None:
-    own = ("name\n" + "".join(f"Own Person{i}\n" for i in range(9)) + "Ann Lee\n").encode()
-    app = upload(open_page("audit", **PAIR), own, field="own")
+def test_own_controls_are_added_to_a_list_without_truth(
+    home: Path, submitted_questions: list[Question]
+) -> None:
+    own_names = ("name\n" + "".join(f"Own Person{i}\n" for i in range(9)) + "Ann Lee\n").encode()
+    app = upload(open_page("audit", **PAIR), own_names, field="own")
     assert "Own controls are added to a list" in texts(app)
     upload(app, b"name\nMary Smith\nAnn Lee\n")
     assert "From the file or the chosen list: 2. Own controls: 9. Drawn: 0." in texts(app)
@@ -304,9 +318,9 @@ def test_own_controls_are_added_to_a_list_without_truth(home: Path, asked: list[
     assert "if these controls are of the same population" in plan_of(app)
     assert needs_of(app)[0][2:] == ("9", "too few")
     press(app, "start")
-    found = AuditTask.from_order(asked[0].order).request.candidates
-    assert found == kept(home).candidates and found.source == "own"
-    assert (found.is_member.count(None), found.control_kind.count("own")) == (2, 9)
+    candidates = AuditTask.ordered(submitted_questions[0].order).request.candidates
+    assert candidates == read_kept_list(home).candidates and candidates.source == "own"
+    assert (candidates.is_member.count(None), candidates.control_kind.count("own")) == (2, 9)
     in_notes = (HEADER + "Bo,Ek,1\n").encode()
     assert "1 rows say that the person is in the notes." in texts(
         upload(open_page("audit", **ALL), in_notes, field="own")
@@ -322,37 +336,37 @@ def test_the_plan_says_how_many_controls_are_needed_beside_how_many_there_are() 
     ]
     group, *people = needs_of(app)
     assert group[0].startswith("The group") and group[1:] == ("132", "130", "too few")
-    assert people == [(what, needed, "20,000", "enough") for what, needed in named]
+    assert people == [(group, needed, "20,000", "enough") for group, needed in named]
     assert "It cannot conclude that none is found" in plan_of(app)
 
 
-@pytest.mark.long
-def test_a_sibling_is_chosen_among_audits_that_asked_the_same(asked: list[Question]) -> None:
+def test_a_sibling_is_chosen_among_audits_that_asked_the_same(
+    submitted_questions: list[Question],
+) -> None:
     question = demo.DemoTask().request(2).question()
-    others = {"general": {"name": "general", "digest": question["general"]}}
-    sibling, own = (
+    general = {"general": {"name": "general", "digest": question["general"]}}
+    sibling, own_digest = (
         make_report(2).changed(
             digest=digest * 64,
             question=question,
-            models=others | {"hospital": {"name": f"model {digest}", "digest": model}},
+            models=general | {"hospital": {"name": f"model {digest}", "digest": model}},
         )
         for digest, model in (("a", "e" * 64), ("b", str(question["hospital"])))
     )
-    keep(sibling, own)
+    keep(sibling, own_digest)
     app = open_page("audit", **ALL)
     assert len(app.selectbox(key="pick_sibling").options) == 1  # not the hospital's own model
     app.selectbox(key="pick_sibling").select("a" * 12).run()
     assert parameter(app, "sibling") == "a" * 12
     assert "if the sibling&#x27;s audit saw the names" in plan_of(app)
     press(app, "start")
-    assert AuditTask.from_order(asked[0].order).request.sibling == "a" * 64
+    assert AuditTask.ordered(submitted_questions[0].order).request.sibling == "a" * 64
     app.radio(key="choice_preset").set_value("paper").run()
     assert "was asked something else than this one" in texts(app)
     assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
 
 
-@pytest.mark.long
-def test_a_change_of_settings_plans_anew(home: Path, asked: list[Question]) -> None:
+def test_a_change_of_settings_plans_anew(home: Path, submitted_questions: list[Question]) -> None:
     quick = plan_of(open_page("audit", **ALL))
     app = open_page("audit", **ALL, preset="paper")
     captions = app.radio(key="choice_preset").proto.captions
@@ -362,11 +376,13 @@ def test_a_change_of_settings_plans_anew(home: Path, asked: list[Question]) -> N
     assert "--micro-batch=8" in app.code[-1].value
     box(app, "selectbox", "_device").select("cpu").run()
     press(app, "start")
-    request = AuditTask.from_order(asked[0].order).request
+    request = AuditTask.ordered(submitted_questions[0].order).request
     assert (request.posterior, request.device) == (PosteriorSettings(micro_batch=8), "cpu")
 
 
-def test_settings_that_no_run_can_have_say_why_and_lose_nothing(asked: list[Question]) -> None:
+def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
+    submitted_questions: list[Question],
+) -> None:
     app = open_page("audit", **ALL, scenario="1")
     box(app, "text_input", "_prompt").set_value("no place for a name").run()
     assert "prompt: has no [MASK]." in texts(app) and "start" not in keys(app)
@@ -374,7 +390,10 @@ def test_settings_that_no_run_can_have_say_why_and_lose_nothing(asked: list[Ques
     box(app, "text_input", "_prompt").set_value("[MASK] is here").run()
     assert "has no [MASK]." not in texts(app)
     press(app, "start")
-    assert AuditTask.from_order(asked[0].order).request.generation.prompt == "[MASK] is here"
+    assert (
+        AuditTask.ordered(submitted_questions[0].order).request.generation.prompt
+        == "[MASK] is here"
+    )
 
 
 def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) -> None:
@@ -393,26 +412,27 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) 
     assert "open_answer" in keys(app)
 
 
-@pytest.mark.long
-def test_the_same_again_asks_for_the_new_model_alone(home: Path, asked: list[Question]) -> None:
-    before = demo.DemoTask().request(2)
-    before = before.with_(posterior=before.posterior.with_(n_inputs=777), seed=5)
-    question = before.question()
-    models = {who: {"name": who, "digest": question[who]} for who in ("general", "hospital")}
+def test_the_same_again_asks_for_the_new_model_alone(
+    home: Path, submitted_questions: list[Question]
+) -> None:
+    request = demo.DemoTask().request(2)
+    request = request.with_(posterior=request.posterior.with_(n_inputs=777), seed=5)
+    question = request.question()
+    models = {role: {"name": role, "digest": question[role]} for role in ("general", "hospital")}
     models["hospital"]["digest"] = "f" * 64  # no model that is shipped: an audit of one's own
     keep(make_report(2).changed(digest="c" * 64, question=question, models=models))
     app = press(open_page("audit", hospital="demo:en/hospital-40"), "again_go")
-    shown = texts(app)
-    assert "Only the new hospital model is to be chosen." in shown
-    assert "is not kept on this machine" not in shown
-    taken = {"general": ALL["general"], "names": "demo-en", "passages": "demo-en"}
-    assert {key: parameter(app, key) for key in taken} == taken
+    page_text = texts(app)
+    assert "Only the new hospital model is to be chosen." in page_text
+    assert "is not kept on this machine" not in page_text
+    picks = {"general": ALL["general"], "names": "demo-en", "passages": "demo-en"}
+    assert {key: parameter(app, key) for key in picks} == picks
     assert parameter(app, "hospital") == ""
     app.selectbox(key="pick_hospital").select("demo:en/hospital-40").run()
     press(app, "start")
-    assert AuditTask.from_order(asked[0].order).request.question() == question
+    assert AuditTask.ordered(submitted_questions[0].order).request.question() == question
     link = {key: parameter(app, key) for key in (*ALL, "like", "preset", "scenario")}
-    assert before.audit_digest() in plan_of(open_page("audit", **link))
+    assert request.audit_digest() in plan_of(open_page("audit", **link))
     assert "names no audit" not in texts(open_page("audit", like="c" * 12))
 
 
@@ -421,10 +441,10 @@ def test_the_same_again_says_what_is_not_here_any_more(home: Path) -> None:
     with Store(home) as store:
         keep_names(demo.DemoTask().request(1).candidates, label="Other", store=store)
     app = press(open_page("audit"), "again_go")
-    shown = texts(app)
-    assert "Its general model is not on this machine any more" in shown
-    assert "Its list of names is not kept on this machine" in shown
-    assert "Its passages" not in shown
+    page_text = texts(app)
+    assert "Its general model is not on this machine any more" in page_text
+    assert "Its list of names is not kept on this machine" in page_text
+    assert "Its passages" not in page_text
     press(app, "like_off")
     assert parameter(app, "like") == "" and "again_go" in keys(app)
     assert "The audit that the link names is not on this" in texts(open_page("audit", like="abcd"))

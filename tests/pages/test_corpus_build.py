@@ -39,11 +39,11 @@ def test_without_folders_the_example_is_one_click_away() -> None:
     assert "No corpus is kept here yet" in texts(app)
     assert VARIABLE in app.code[0].value
     press(app, "corpus_try_example")
-    shown = texts(app)
-    assert "Categories that are not understood (1)" in shown
-    assert "<td" in shown
-    assert "Device" in shown
-    assert 'ka-mark ka-mark-patient">[**Known firstname 100**]' in shown
+    page_text = texts(app)
+    assert "Categories that are not understood (1)" in page_text
+    assert "<td" in page_text
+    assert "Device" in page_text
+    assert 'ka-mark ka-mark-patient">[**Known firstname 100**]' in page_text
     assert app.button(key="corpus_build").label == "Build the corpus"
 
 
@@ -80,9 +80,9 @@ def test_identified_notes_are_not_shown_until_names_are_revealed(folder: Path) -
     register = app.selectbox(key="pick_register")
     assert len(register.options) == 1
     register.select_index(0).run()
-    shown = texts(app)
-    assert 'ka-mark-patient">Grace</mark>' in shown
-    assert "[FIRST]" in shown
+    page_text = texts(app)
+    assert 'ka-mark-patient">Grace</mark>' in page_text
+    assert "[FIRST]" in page_text
     app.run()
     noted = [dict(e.counts) for e in entries(50) if "row" in dict(e.counts)]
     assert noted == [{"what": "note", "row": 2}]
@@ -104,7 +104,7 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     press(app, "corpus_build")
     (job,) = service.active_jobs()
     order = read_order(job.job_id)
-    wanted = {
+    fields = {
         "notes": str(DEMO_HOSPITAL / "notes.csv"),
         "seed": 11,
         "title": "Ward <i>4</i>",
@@ -113,7 +113,7 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
         "canary_counts": [1, 2, 4, 8],
         "n_canaries": 3,
     }
-    assert wanted.items() <= order.items()
+    assert fields.items() <= order.items()
     assert "corpus_build" not in keys(app)
     assert app.get("progress")
     ran = [dict(e.counts) for e in entries(50) if e.action == "ran"]

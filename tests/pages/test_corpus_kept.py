@@ -28,7 +28,7 @@ def files(app: AppTest) -> dict[str, bool]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small corpus of the example notes, with canaries."""
     folder = tmp_path_factory.mktemp("made")
     notes = folder / "notes.csv"
@@ -40,34 +40,37 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def corpus(made: Path) -> KeptCorpus:
-    shutil.copytree(made, CORPORA.place(CORPUS_ID))
+def corpus(corpus_folder: Path) -> KeptCorpus:
+    shutil.copytree(corpus_folder, CORPORA.place(CORPUS_ID))
     return CORPORA.get(CORPUS_ID)
 
 
 def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
     app = open_page("workshop")
-    shown = texts(app)
-    found = read_examination(corpus.path)
-    assert "Ward &lt;b&gt;3&lt;/b&gt;" in shown
-    assert "<b>3" not in shown
-    coverage = found.coverage
-    assert f"in {coverage.n_notes_with_mention:,} of {coverage.n_notes:,} notes" in shown
-    assert f"of {coverage.n_true_names:,} names of patients" in shown
-    assert f"This corpus: {found.n_positives} names, {found.n_patterns} in all" in shown
-    assert "Paper: 130 names, 158 in all" in shown
-    assert "Paper: 130 names, 232 in all" in shown
-    assert "The note is empty." in shown
-    assert "Rows refused: 1" in shown
-    assert "Device" in shown
-    assert "Held-out canaries" in shown
-    assert "How many people carry a name" in shown
+    page_text = texts(app)
+    examination = read_examination(corpus.path)
+    assert "Ward &lt;b&gt;3&lt;/b&gt;" in page_text
+    assert "<b>3" not in page_text
+    coverage = examination.coverage
+    assert f"in {coverage.n_notes_with_mention:,} of {coverage.n_notes:,} notes" in page_text
+    assert f"of {coverage.n_true_names:,} names of patients" in page_text
+    assert (
+        f"This corpus: {examination.n_positives} names, {examination.n_patterns} in all"
+        in page_text
+    )
+    assert "Paper: 130 names, 158 in all" in page_text
+    assert "Paper: 130 names, 232 in all" in page_text
+    assert "The note is empty." in page_text
+    assert "Rows refused: 1" in page_text
+    assert "Device" in page_text
+    assert "Held-out canaries" in page_text
+    assert "How many people carry a name" in page_text
     assert len(app.get("plotly_chart")) == 2
     assert [tab.label for tab in app.tabs][1] == "Tables 3 and 4"
     people = [json.loads(line) for line in (corpus.path / "people.jsonl").read_text().splitlines()]
-    names = [f"{one['first']} {one['last']}" for one in people]
+    names = [f"{person['first']} {person['last']}" for person in people]
     assert len(names) > 20
-    assert not [name for name in names if name in shown]
+    assert not [name for name in names if name in page_text]
 
 
 def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCorpus) -> None:
@@ -76,29 +79,29 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert app.title[0].value == "New audit"
     names, passages = parameter(app, "names"), parameter(app, "passages")
     with Store(results_dir()) as store:
-        kept = load_names(names, store=store).candidates
-        assert sum(map(bool, kept.is_member)) > 10
-        assert {"easy", "hard", "canary"} <= set(kept.control_kind)
+        candidates = load_names(names, store=store).candidates
+        assert sum(map(bool, candidates.is_member)) > 10
+        assert {"easy", "hard", "canary"} <= set(candidates.control_kind)
         assert len(load_passages(passages, store=store).passages) > 10
     assert texts(app).count('ka-step ka-is-ready"') == 2
 
 
-def test_held_out_people_are_counted_and_are_the_usual_controls(made: Path) -> None:
-    order = CorpusTask(notes=made.parent / "notes.csv", seed=2, hold_out="8")
+def test_held_out_people_are_counted_and_are_the_usual_controls(corpus_folder: Path) -> None:
+    order = CorpusTask(notes=corpus_folder.parent / "notes.csv", seed=2, hold_out="8")
     make_corpus(order, out=CORPORA.place(CORPUS_ID))
     app = open_page("workshop")
-    shown = texts(app)
-    found = read_examination(CORPORA.get(CORPUS_ID).path).held_out
-    assert found is not None and found.n_patients == 8
-    assert "Patients held out" in shown
-    assert "None of their notes is in the private or the de-identified corpus" in shown
+    page_text = texts(app)
+    held_out = read_examination(CORPORA.get(CORPUS_ID).path).held_out
+    assert held_out is not None and held_out.n_patients == 8
+    assert "Patients held out" in page_text
+    assert "None of their notes is in the private or the de-identified corpus" in page_text
     for title in ("Names that are controls", "Names of held-out people that are left out"):
-        assert title in shown
+        assert title in page_text
     press(app, "corpus_audit_go")
     with Store(results_dir()) as store:
-        kept = load_names(parameter(app, "names"), store=store).candidates
-    assert (kept.source, {*kept.control_kind}) == ("held_out", {"", "held_out"})
-    assert kept.control_kind.count("held_out") == found.n_controls
+        candidates = load_names(parameter(app, "names"), store=store).candidates
+    assert (candidates.source, {*candidates.control_kind}) == ("held_out", {"", "held_out"})
+    assert candidates.control_kind.count("held_out") == held_out.n_controls
     assert "Held-out people" in texts(app)
 
 
@@ -107,8 +110,8 @@ def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus)
     # A corpus of identified notes.
     facts = json.loads((corpus.path / CORPUS).read_text())
     (corpus.path / CORPUS).write_text(json.dumps(facts | {"kind": "register"}))
-    found = read_examination(corpus.path).with_(inserted=(), unknown=())
-    (corpus.path / EXAMINATION).write_bytes(json_page(found.plain()))
+    examination = read_examination(corpus.path).with_(inserted=(), unknown=())
+    (corpus.path / EXAMINATION).write_bytes(json_page(examination.plain()))
     app = open_page("workshop")
     assert files(app) == dict.fromkeys(FILES, True)
     assert "The people in this corpus are real" in texts(app)

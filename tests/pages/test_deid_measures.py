@@ -35,9 +35,9 @@ def _home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taggers, "list_taggers", lambda: rules)
 
 
-def kept(*, every: int = 3, n: int = 12) -> str:
+def keep_made_score(*, period: int = 3, n: int = 12) -> str:
     golds = gold_notes(n)
-    return make_score(golds, predicted_notes(golds, step=every), title="<b>mine</b>")
+    return make_score(golds, predicted_notes(golds, step=period), title="<b>mine</b>")
 
 
 def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> None:
@@ -53,27 +53,27 @@ def test_an_empty_page_says_what_to_do_and_the_example_can_be_asked_for() -> Non
 
 
 def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
-    kept()
+    keep_made_score()
     app = open_page("deidentify", tab="measures")
-    shown = texts(app)
+    page_text = texts(app)
     # Four names stay, and no character of the others.
-    first, second = shown.index("4 of 12 identifiers"), shown.index("missed altogether")
-    assert first < second and "in 4 of 12 notes" in shown[second:]
-    assert "Few spans or few patients" in shown
-    assert "33.3" in shown
+    first, second = page_text.index("4 of 12 identifiers"), page_text.index("missed altogether")
+    assert first < second and "in 4 of 12 notes" in page_text[second:]
+    assert "Few spans or few patients" in page_text
+    assert "33.3" in page_text
     assert "&lt;b&gt;" not in str(app.selectbox(key="choice_score").options)
 
 
 def test_types_and_kinds_that_no_gold_has_are_named() -> None:
-    score_id = kept()
-    shown = texts(open_page("deidentify", tab="measures"))
-    assert "how they are found: Personal ID code" in shown
-    assert "how they are found: dates, times of day, sexes, places" in shown
+    score_id = keep_made_score()
+    page_text = texts(open_page("deidentify", tab="measures"))
+    assert "how they are found: Personal ID code" in page_text
+    assert "how they are found: dates, times of day, sexes, places" in page_text
     content = content_of(score_id)
     content["summary"].pop("kinds")
     (SCORES.place(score_id) / "score.json").write_text(json.dumps(content))
-    shown = texts(open_page("deidentify", tab="measures"))
-    assert "Personal ID code" in shown and "dates, sexes" not in shown
+    page_text = texts(open_page("deidentify", tab="measures"))
+    assert "Personal ID code" in page_text and "dates, sexes" not in page_text
 
 
 def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
@@ -96,14 +96,14 @@ def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
 
 
 def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
-    kept()
+    keep_made_score()
     app = open_page("deidentify", tab="measures", part="matrix")
     assert parameter(app, "cell") == "0-4"  # what is missed comes first
     assert "hidden; length 4" in texts(app) and "山田太郎" not in texts(app)
     app = open_page("deidentify", tab="measures", part="matrix", cell="1-0", reveal=True)
-    shown = texts(app)
-    assert "佐藤花子" in shown and "<mark" in shown
-    assert "Other type" in shown and shown.count("ka-pair") == 4
+    page_text = texts(app)
+    assert "佐藤花子" in page_text and "<mark" in page_text
+    assert "Other type" in page_text and page_text.count("ka-pair") == 4
     assert app.selectbox(key="choice_cell").value == "1-0"
     app.selectbox(key="choice_cell").set_value("4-1").run()
     assert parameter(app, "cell") == "4-1"
@@ -112,31 +112,31 @@ def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
 
 def test_two_scores_of_the_same_gold_are_compared() -> None:
     golds = gold_notes(24)
-    one = make_score(golds, predicted_notes(golds), title="one")
+    first_score = make_score(golds, predicted_notes(golds), title="one")
     assert "nothing to compare with" in texts(
-        open_page("deidentify", tab="measures", part="compare", score=one)
+        open_page("deidentify", tab="measures", part="compare", score=first_score)
     )
     make_score(golds, predicted_notes(golds, step=4), title="other")
-    app = open_page("deidentify", tab="measures", part="compare", score=one, reveal=True)
-    shown = texts(app)
+    app = open_page("deidentify", tab="measures", part="compare", score=first_score, reveal=True)
+    page_text = texts(app)
     # Names of notes 0, 3, 6 ... against 0, 4, 8 ...: both miss 0 and 12.
-    assert "only the first misses 6, only the second 4, both 2" in shown
-    assert shown.count('class="ka-pair') == 6
+    assert "only the first misses 6, only the second 4, both 2" in page_text
+    assert page_text.count('class="ka-pair') == 6
 
 
 def test_any_number_of_scores_stand_side_by_side() -> None:
     golds = gold_notes(24)
     ids = [
-        make_score(golds, predicted_notes(golds, step=every), title=title)
-        for every, title in ((3, "one"), (4, "<b>two</b>"), (5, "three"))
+        make_score(golds, predicted_notes(golds, step=period), title=title)
+        for period, title in ((3, "one"), (4, "<b>two</b>"), (5, "three"))
     ]
     app = open_page("deidentify", tab="measures", part="compare", score=ids[0])
     chart = app.get("plotly_chart")[0].proto.spec
     assert "one" in chart and "three" in chart and "<b>" not in chart
-    shown = texts(app)
+    page_text = texts(app)
     # Of 24 names 8, 6 and 5 stay: 16, 18 and 19 are covered.
-    assert all(f"{n}/24" in shown for n in (16, 18, 19))
-    assert shown.count("minus the other") == 2  # a heading, and its table's caption
+    assert all(f"{n}/24" in page_text for n in (16, 18, 19))
+    assert page_text.count("minus the other") == 2  # a heading, and its table's caption
     app.multiselect(key="choice_others").set_value([ids[1]]).run()
     assert parameter(app, "others") == ids[1]
     assert "19/24" not in texts(app)
@@ -166,9 +166,9 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
     assert not app.exception
     foreign = write_jsonl(golds).replace('"contact"', '"<img src=x>"')
     app.get("file_uploader")[0].upload("g.jsonl", foreign.encode(), "application/json").run()
-    shown = texts(app)
-    assert "<img" not in shown.replace("&lt;img", "")
-    assert "none of the five types: &lt;img" in shown
+    page_text = texts(app)
+    assert "<img" not in page_text.replace("&lt;img", "")
+    assert "none of the five types: &lt;img" in page_text
     assert "deid_measures_start" not in keys(app)
     app.checkbox(key="deid_measures_five_types").uncheck().run()
     assert "1 labels are not in the map" in texts(app)
@@ -185,22 +185,22 @@ def test_uploads_are_read_checked_and_asked_for(tmp_path: Path) -> None:
 def test_a_score_of_copies_says_how_faithful_they_are() -> None:
     golds = gold_notes(2)
     outputs = [{"doc_id": note.doc_id, "output": f"{write_tags(note)}</連絡先>"} for note in golds]
-    data = "".join(json.dumps(one) + "\n" for one in outputs).encode()
-    given = keep_outputs(data, subject="predicted notes")
-    score_id = make_score(golds, Source(kind="outputs", ref=given.digest))
-    shown = texts(open_page("deidentify", tab="measures"))
-    assert "2 tags are malformed. 0 tagged spans" in shown and "Of 10 tags in all" in shown
-    row = re.search("Closed, never opened.*?</tr>", shown, re.DOTALL)
+    data = "".join(json.dumps(output) + "\n" for output in outputs).encode()
+    upload = keep_outputs(data, subject="predicted notes")
+    score_id = make_score(golds, Source(kind="outputs", ref=upload.digest))
+    page_text = texts(open_page("deidentify", tab="measures"))
+    assert "2 tags are malformed. 0 tagged spans" in page_text and "Of 10 tags in all" in page_text
+    row = re.search("Closed, never opened.*?</tr>", page_text, re.DOTALL)
     assert row and ">2<" in row[0] and "20.0 %" in row[0]
     path, content = SCORES.place(score_id) / "score.json", content_of(score_id)
     del content["copies"]["tags"]  # as scores were kept that had the sum alone
     path.write_text(json.dumps(content))
-    shown = texts(open_page("deidentify", tab="measures"))
-    assert "2 tags are malformed" in shown and "never opened" not in shown
+    page_text = texts(open_page("deidentify", tab="measures"))
+    assert "2 tags are malformed" in page_text and "never opened" not in page_text
 
 
 def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
-    score_id = kept()
+    score_id = keep_made_score()
     app = open_page("deidentify", tab="measures", score="0" * 12)
     assert "not kept here" in texts(app)
     assert parameter(app, "score") == score_id
@@ -212,9 +212,9 @@ def test_a_link_to_a_score_that_is_gone_and_its_removal() -> None:
 
 def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for() -> None:
     app = open_page("deidentify", tab="measures")
-    shown = texts(app)
-    assert "139,149" in shown and "42.64" in shown
-    assert shown.count(">95.7") == 1 and "1,133" in shown
+    page_text = texts(app)
+    assert "139,149" in page_text and "42.64" in page_text
+    assert page_text.count(">95.7") == 1 and "1,133" in page_text
     app = open_page("workshop", tab="leakage")
     assert "not been run here yet" in texts(app)
     press(app, "deid_leakage_run_now")
@@ -224,12 +224,12 @@ def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for()
 
 
 @pytest.mark.parametrize(
-    ("lang", "said"),
+    ("lang", "sentence"),
     [("en", "Name replaced everywhere"), ("ja", "氏名がすべて置き換えられた患者")],
 )
-def test_kept_tables_of_leakage_are_shown(lang: str, said: str) -> None:
+def test_kept_tables_of_leakage_are_shown(lang: str, sentence: str) -> None:
     LEAKAGE.put("0" * 12, tiny_tables().files())
     app = open_page("workshop", tab="leakage", lang=lang)
-    assert said in texts(app)
+    assert sentence in texts(app)
     assert len(app.get("plotly_chart")) == 1
     assert "2 / 4" in texts(app)

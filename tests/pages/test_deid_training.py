@@ -17,7 +17,7 @@ from tests.pages.screen import keys, open_page, press, texts, widget
 def test_labels_that_are_not_known_are_asked_for_before_a_training_starts() -> None:
     app = open_page("deidentify", tab="training")
     assert "deid_train_start" not in keys(app)
-    given = [
+    lines = [
         note.with_spans(
             [
                 Span(s.start, s.end, "<img" if s.label == "contact" else "FOO")
@@ -27,12 +27,17 @@ def test_labels_that_are_not_known_are_asked_for_before_a_training_starts() -> N
         )
         for note in notes(12)
     ]
-    content = write_jsonl(given).encode()
+    content = write_jsonl(lines).encode()
     app.get("file_uploader")[0].upload("gold.jsonl", content, "application/json").run()
     assert not app.exception
-    shown = texts(app)
-    assert "12 notes, 24 spans; 12 patients" in shown and "12 spans are labelled FOO" in shown
-    assert "12 spans are labelled &lt;img" in shown and "Choose a type for every label" in shown
+    page_text = texts(app)
+    assert (
+        "12 notes, 24 spans; 12 patients" in page_text and "12 spans are labelled FOO" in page_text
+    )
+    assert (
+        "12 spans are labelled &lt;img" in page_text
+        and "Choose a type for every label" in page_text
+    )
     assert "deid_train_start" not in keys(app)
     boxes = {label: f"deid_train_label_{label}" for label in ("foo", "<img")}
     assert widget(app, "selectbox", boxes["foo"]).options[-1] == "Leave out"

@@ -38,15 +38,15 @@ def released(app: AppTest) -> str:
 
 def sheet(app: AppTest) -> dict[str, Any]:
     """Return what the component is given: the note and its marks."""
-    (found,) = app.get("bidi_component")
-    content: dict[str, Any] = json.loads(found.proto.json)
+    (component,) = app.get("bidi_component")
+    content: dict[str, Any] = json.loads(component.proto.json)
     return content
 
 
 def marks(app: AppTest) -> list[tuple[str, str]]:
     """Return text and type of the marks of the note, cut as Python counts."""
-    found = sheet(app)
-    return [(found["text"][start:end], label) for start, end, label, _, _ in found["marks"]]
+    component = sheet(app)
+    return [(component["text"][start:end], label) for start, end, label, _, _ in component["marks"]]
 
 
 def correct(
@@ -69,12 +69,12 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
     app = press(open_notes(tagger=tagger), "deidentify_go_paste")
     assert SAY.text("deidentify_text_missing") in texts(app)
     paste(app, NOTE)
-    found = [
+    rows = [
         ("高橋健一", "identifier"),
         ("2024年5月3日", "quasi_identifier"),
         ("03-1234-5678", "contact"),
     ]
-    assert marks(app) == found and sheet(app)["text"] == NOTE
+    assert marks(app) == rows and sheet(app)["text"] == NOTE
     text = released(app)
     assert "高橋健一" not in text and "03-1234-5678" not in text and "&lt;5 mg/dL" in text
     assert '<mark class="ka-mark ka-mark-flagged">【氏名】</mark>' in text
@@ -84,7 +84,7 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
     pills = next(p for p in app.button_group if p.key == "choice_types")
     assert list(pills.options) == ["Identifier (1)", "Quasi\\-identifier (1)", "Contact (1)"]
     pills.set_value(["contact"]).run()
-    assert marks(app) == found[2:] and released(app).count("<mark") == 1
+    assert marks(app) == rows[2:] and released(app).count("<mark") == 1
     assert "【氏名】" in released(app)  # it is replaced all the same
 
 
@@ -178,8 +178,8 @@ def test_a_policy_of_ones_own_is_a_file_and_until_then_all_is_taken_out() -> Non
     app = paste(open_notes(policy="own"), AGED)
     assert SAY.text("deidentify_policy_missing") in texts(app)
     assert "72-year-old" not in released(app)
-    own = b'{"title": "<b>mine</b>", "kinds": {"date": "leave"}}'
-    app.file_uploader[0].upload("own.json", own, "application/json").run()
+    policy = b'{"title": "<b>mine</b>", "kinds": {"date": "leave"}}'
+    app.file_uploader[0].upload("own.json", policy, "application/json").run()
     assert "04/12/2023" in released(app) and "72-year-old" not in released(app)
     app.file_uploader[0].upload("own.json", b'{"kinds": {"x": "leave"}}', "application/json").run()
     assert "There is no kind called x" in texts(app) and "04/12/2023" not in released(app)

@@ -38,14 +38,14 @@ def notes_file(n: int) -> bytes:
     return "\n".join(json.dumps(record, ensure_ascii=False) for record in records).encode()
 
 
-def made(
-    n: int = 9, *, title: str = HOSTILE, data: bytes = b"", how: Release | None = None
+def make_set(
+    n: int = 9, *, title: str = HOSTILE, data: bytes = b"", release: Release | None = None
 ) -> TaggedSet:
     """Tag notes into a kept set, without any job."""
     question = tagging_task(
         read_uploads([("n.jsonl", data or notes_file(n))]),
         tagger=list_taggers()[1],
-        release=how or Release(),
+        release=release or Release(),
         title=title,
     ).question()
     (tagged_id,) = TaggingTask.from_order(question.order).run(quiet())
@@ -68,8 +68,8 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     assert 'class="ka-job ka-job-queued"' in texts(app)
     order = read_order(job.job_id)
     (unfinished,) = TAGGED_SETS.all()
-    shown = open_notes(tagged=unfinished.tagged_id)
-    assert SAY.text("deidentify_at_work_do") in texts(shown)
+    notes_page = open_notes(tagged=unfinished.tagged_id)
+    assert SAY.text("deidentify_at_work_do") in texts(notes_page)
     table.claim(job.job_id)
     table.end(job.job_id, state="done", result=TaggingTask.from_order(order).run(quiet()))
     app.run()
@@ -80,7 +80,9 @@ def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     third = upload(open_notes(), notes_file(6))
     press(third, "deidentify_go_file")
     assert len(service.jobs()) == 1 and parameter(third, "tagged") == unfinished.tagged_id
-    assert "tagging" in [dict(one.counts).get("kind") for one in entries(99) if one.action == "ran"]
+    assert "tagging" in [
+        dict(entry.counts).get("kind") for entry in entries(99) if entry.action == "ran"
+    ]
 
 
 def test_taggers_stand_beside_each_other_as_the_link_says() -> None:
@@ -89,33 +91,35 @@ def test_taggers_stand_beside_each_other_as_the_link_says() -> None:
     press(app, "deidentify_go_file")
     (unfinished,) = TAGGED_SETS.all()
     assert unfinished.tagger_id == "rules+default"
-    shown = open_notes(tagged=unfinished.tagged_id, tagger="rules", beside="rules.nobody")
-    assert not shown.exception and SAY.text("deidentify_united")[:40] not in texts(shown)
+    notes_page = open_notes(tagged=unfinished.tagged_id, tagger="rules", beside="rules.nobody")
+    assert not notes_page.exception and SAY.text("deidentify_united")[:40] not in texts(notes_page)
 
 
-@pytest.mark.parametrize(("how", "n_released"), [("fallback", 3), ("withhold", 1)])
-def test_notes_that_were_not_copied_are_counted_and_listed(how: Any, n_released: int) -> None:
-    given = notes_file(3)
+@pytest.mark.parametrize(("uncopied", "n_released"), [("fallback", 3), ("withhold", 1)])
+def test_notes_that_were_not_copied_are_counted_and_listed(uncopied: Any, n_released: int) -> None:
+    notes = notes_file(3)
     tagged_id = tagging_task(
-        read_uploads([("n.jsonl", given)]),
+        read_uploads([("n.jsonl", notes)]),
         tagger=list_taggers()[1],
         release=Release(),
-        uncopied=how,
+        uncopied=uncopied,
     ).tagged_id
-    one = TAGGED_SETS.get(tagged_id)
+    tagged = TAGGED_SETS.get(tagged_id)
     copyist = Copyist(lambda text: text if "特記" in text else text[:12])
     tag_notes(
-        open_rows(one.path / "input"),
+        open_rows(tagged.path / "input"),
         tagger=copyist,
-        folder=one.path / "result",
+        folder=tagged.path / "result",
         release=Release(),
-        uncopied=how,
+        uncopied=uncopied,
     )
-    write_index(one.path)
+    write_index(tagged.path)
     app = open_notes(tagged=tagged_id)
     text = texts(app)
     assert not app.exception and "高橋健一" not in text
-    assert SAY.text(f"deidentify_uncopied_{how}_done", n_notes="2", n_characters="")[:30] in text
+    assert (
+        SAY.text(f"deidentify_uncopied_{uncopied}_done", n_notes="2", n_characters="")[:30] in text
+    )
     assert "deidentify_uncopied_notes" in " ".join(downloads(app))
     assert len(list(read_notes(TAGGED_SETS.get(tagged_id)))) == n_released
 
@@ -136,8 +140,8 @@ def test_a_file_that_cannot_be_read_is_refused_and_nothing_is_kept(
 
 
 def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -> None:
-    one = made()
-    app = open_notes(tagged=one.tagged_id, note="2")
+    tagged = make_set()
+    app = open_notes(tagged=tagged.tagged_id, note="2")
     assert "高橋健一" not in texts(app) and not app.get("bidi_component")
     assert SAY.text("deidentify_hidden")[:40] in texts(app)
     assert "【氏名】" in released(app)
@@ -148,16 +152,16 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
     assert [code for code, _ in sheet(app)["scopes"]] == ["here", "note", "set"]
     assert "<img" not in texts(app) and "&lt;b&gt;1&lt;/b&gt;" in texts(app)  # the note's own name
     app.run()
-    seen = [dict(entry.counts) for entry in entries(99) if "row" in dict(entry.counts)]
-    line = {"run": one.tagged_id, "row": 2}
-    assert seen == [line | {"what": "note"}, line | {"what": "released-note"}]
+    log_counts = [dict(entry.counts) for entry in entries(99) if "row" in dict(entry.counts)]
+    line = {"run": tagged.tagged_id, "row": 2}
+    assert log_counts == [line | {"what": "note"}, line | {"what": "released-note"}]
     assert files <= set(downloads(app))
 
 
 @pytest.mark.long
 def test_from_note_to_note_with_filter_and_search() -> None:
-    one = made()
-    app = open_notes(tagged=one.tagged_id)
+    tagged = make_set()
+    app = open_notes(tagged=tagged.tagged_id)
     assert parameter(app, "note") == "1" and SAY.text("deidentify_nothing_here") in texts(app)
     assert app.button(key="deidentify_before").disabled
     press(app, "deidentify_next")
@@ -173,61 +177,61 @@ def test_from_note_to_note_with_filter_and_search() -> None:
     app.text_input(key="deidentify_search").input("第4回").run()
     assert SAY.text("deidentify_no_note") in texts(app)
     for odd in ("-1", "x", "99999", "²", "0"):
-        assert not open_notes(tagged=one.tagged_id, note=odd).exception
+        assert not open_notes(tagged=tagged.tagged_id, note=odd).exception
 
 
 def test_a_set_is_removed_after_asking_once_more() -> None:
-    one = made()
-    app = open_notes(tagged=one.tagged_id)
+    tagged = make_set()
+    app = open_notes(tagged=tagged.tagged_id)
     press(app, "deidentify_forget_now")
     assert TAGGED_SETS.all() == () and SAY.text("deidentify_no_kept") in texts(app)
     removed = [dict(entry.counts) for entry in entries(9) if entry.action == "removed"]
-    assert removed == [{"what": "tagged-notes", "run": one.tagged_id}]
-    app = open_notes(tagged=one.tagged_id)
+    assert removed == [{"what": "tagged-notes", "run": tagged.tagged_id}]
+    app = open_notes(tagged=tagged.tagged_id)
     assert SAY.text("deidentify_kept_gone") in texts(app)
     assert not open_notes(tagged="../../etc/passwd").exception
 
 
 def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
-    one = made()
-    app = open_notes(tagged=one.tagged_id, note="2")
+    tagged = make_set()
+    app = open_notes(tagged=tagged.tagged_id, note="2")
     assert "deidentify_note_typed_go" not in keys(app)
     press(app, "reveal_now")
     correct(app, "受診", label="quasi_identifier", key="deidentify_note")
     assert ("受診", "quasi_identifier") in marks(app)
-    assert ["受診" in found.released for found in read_notes(one)].count(False) == 1 + 3
-    (fix,) = corrections_of(one)[1]
+    assert ["受診" in note.released for note in read_notes(tagged)].count(False) == 1 + 3
+    (fix,) = corrections_of(tagged)[1]
     assert fix.who and fix.at
-    shown = texts(app)
-    assert SAY.text("deidentify_fact_corrected") in shown
-    assert SAY.html("deidentify_measure_own") in shown
+    page_text = texts(app)
+    assert SAY.text("deidentify_fact_corrected") in page_text
+    assert SAY.html("deidentify_measure_own") in page_text
     lines = [dict(e.counts) for e in entries(99) if dict(e.counts).get("kind") == "correction"]
-    assert lines == [{"kind": "correction", "run": one.tagged_id, "row": 2, "n_notes": 1}]
-    other = open_notes(tagged=one.tagged_id, note="2")
-    assert SAY.text("deidentify_fix_hidden") in texts(other)
-    assert "deidentify_note_undo" not in keys(other)
+    assert lines == [{"kind": "correction", "run": tagged.tagged_id, "row": 2, "n_notes": 1}]
+    other_page = open_notes(tagged=tagged.tagged_id, note="2")
+    assert SAY.text("deidentify_fix_hidden") in texts(other_page)
+    assert "deidentify_note_undo" not in keys(other_page)
     correct(app, "高橋健一", label="contact", scope="set", key="deidentify_note")
     assert [toast.value for toast in app.toast] == [SAY.text("deidentify_corrected_n", n="6")]
     assert ("高橋健一", "contact") in marks(app)
     only = widget(app, "button_group", "choice_only")
     assert "Corrected by hand (6)" in only.options
-    (undo,) = (one for one in app.button if one.key == "deidentify_note_undo")
+    (undo,) = (button for button in app.button if button.key == "deidentify_note_undo")
     assert undo.label == SAY.text("deidentify_fix_undo_all")
     press(press(app, "deidentify_note_undo"), "deidentify_note_undo")
-    assert corrections_of(one) == {}
+    assert corrections_of(tagged) == {}
     assert SAY.html("deidentify_measure_own") not in texts(app)
 
 
 def test_old_links_and_links_to_scores_lead_to_their_tab() -> None:
-    one = made()
+    tagged = make_set()
     for query in ({"tab": "measures"}, {"score": "0" * 12}):
-        shown = texts(open_page("deidentify", **query))
-        assert SAY.text("deid_measures_below") in shown
-        assert SAY.text("deidentify_below") not in shown
-    app = open_page("deidentify", tagged=one.tagged_id)
+        page_text = texts(open_page("deidentify", **query))
+        assert SAY.text("deid_measures_below") in page_text
+        assert SAY.text("deidentify_below") not in page_text
+    app = open_page("deidentify", tagged=tagged.tagged_id)
     press(app, "deidentify_measure")
     assert SAY.text("deid_measures_below") in texts(app)
-    assert parameter(app, "tagged") == one.tagged_id
+    assert parameter(app, "tagged") == tagged.tagged_id
     chosen = [app.button_group(key=f"choice_{side}").value for side in ("gold", "predicted")]
     assert chosen == ["given", "tagged"] and texts(app).count("ka-is-ready") == 2
 
@@ -243,20 +247,20 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
         json.dumps({"doc_id": f"d{i}", "text": f"{NAMED}{text}"})
         for i, text in enumerate(texts_left)
     ]
-    one = made(data="\n".join(lines).encode())
-    app = open_notes(tagged=one.tagged_id)
+    tagged = make_set(data="\n".join(lines).encode())
+    app = open_notes(tagged=tagged.tagged_id)
     assert "2 of 4 patients have a combination" in texts(app)
-    (shown,) = app.dataframe
+    (frame,) = app.dataframe
     # Alone a word may be taken for a name; it is masked then, as all text of notes is.
-    assert shown.value.iloc[:, 0].tolist() == ["双子", "養***"]
-    assert shown.value.iloc[:, 1:].to_numpy().tolist() == [
+    assert frame.value.iloc[:, 0].tolist() == ["双子", "養***"]
+    assert frame.value.iloc[:, 1:].to_numpy().tolist() == [
         ["family", 1, "2"],
         ["profession", 1, "3"],
     ]
     assert SAY.text("deidentify_left_kinds_n_notes") in texts(app) and "n_notes" not in texts(app)
     assert "deidentify_left_csv" in downloads(app) and "deidentify_left_look" not in keys(app)
-    seen = [dict(e.counts) for e in entries(99) if dict(e.counts).get("what") == "leftovers"]
-    assert seen == [{"run": one.tagged_id, "what": "leftovers"}]
+    log_counts = [dict(e.counts) for e in entries(99) if dict(e.counts).get("what") == "leftovers"]
+    assert log_counts == [{"run": tagged.tagged_id, "what": "leftovers"}]
     assert "養蜂業" not in str([dict(e.counts) for e in entries(99)])
     press(app, "reveal_now")
     assert app.dataframe[0].value.iloc[:, 0].tolist() == ["双子", "養蜂業"]
@@ -266,13 +270,13 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
     (job,) = service.active_jobs()
     assert "deidentify_left_look" not in keys(app)
     table.claim(job.job_id)
-    done = TaggingTask.from_order(read_order(job.job_id)).run(quiet())
-    table.end(job.job_id, state="done", result=done)
+    report = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    table.end(job.job_id, state="done", result=report)
     app.run()
     assert "1 of 4 patients have a combination" in texts(app)
     assert app.dataframe[0].value.iloc[:, 0].tolist() == ["双子"]
-    (one.path / "leftovers.json").unlink()
-    app = open_notes(tagged=one.tagged_id)
+    (tagged.path / "leftovers.json").unlink()
+    app = open_notes(tagged=tagged.tagged_id)
     assert SAY.text("deidentify_left_none") in texts(app) and "deidentify_left_look" in keys(app)
 
 
@@ -282,22 +286,26 @@ def test_a_register_is_handed_in_with_the_notes_and_its_fit_is_shown() -> None:
     assert SAY.text("deidentify_register_below")[:40] in texts(app)
     press(app, "deidentify_go_file")
     assert SAY.text("deidentify_register_missing") in texts(app) and TAGGED_SETS.all() == ()
-    box = next(one for one in app.file_uploader if one.key == "deidentify_register_upload")
+    box = next(
+        uploader for uploader in app.file_uploader if uploader.key == "deidentify_register_upload"
+    )
     box.upload("高橋健一.csv", b"patient_id,shoe\np,9\n", "text/csv").run()
     press(app, "deidentify_go_file")
     assert "not understood: 2" in texts(app) and TAGGED_SETS.all() == ()
-    box = next(one for one in app.file_uploader if one.key == "deidentify_register_upload")
+    box = next(
+        uploader for uploader in app.file_uploader if uploader.key == "deidentify_register_upload"
+    )
     rows = "patient_id,氏名\np,高橋 健一\nq,森 誠\n".encode()
     box.upload("高橋健一.csv", rows, "text/csv").run()
     press(app, "deidentify_go_file")
     (job,) = service.active_jobs()
-    TaggingTask.from_order(read_order(job.job_id)).run(quiet())
-    (one,) = TAGGED_SETS.all()
-    assert [note.released for note in read_notes(one)] == ["【氏名】は元気。"]
-    shown = open_notes(tagged=one.tagged_id)
+    TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    (tagged,) = TAGGED_SETS.all()
+    assert [note.released for note in read_notes(tagged)] == ["【氏名】は元気。"]
+    notes_page = open_notes(tagged=tagged.tagged_id)
     for fact in ("register", "register_alone", "register_lacks", "again"):
-        assert SAY.text(f"deidentify_fact_{fact}") in texts(shown)
-    assert "健一" not in texts(shown) and "高橋" not in texts(shown)
+        assert SAY.text(f"deidentify_fact_{fact}") in texts(notes_page)
+    assert "健一" not in texts(notes_page) and "高橋" not in texts(notes_page)
 
 
 def test_a_registered_file_may_be_the_register(
@@ -307,7 +315,7 @@ def test_a_registered_file_may_be_the_register(
     (tmp_path / "patients.csv").write_text("patient_id,氏名\np,高橋 健一\n", "utf-8")
     note = json.dumps({"patient_id": "p", "text": "健一は元気。"}, ensure_ascii=False)
     app = upload(open_notes(register="file"), note.encode())
-    box = next(one for one in app.selectbox if one.key == "pick_patients")
+    box = next(select for select in app.selectbox if select.key == "pick_patients")
     box.select_index(0).run()
     press(app, "deidentify_go_file")
     (job,) = service.active_jobs()
@@ -318,19 +326,19 @@ def test_a_registered_file_may_be_the_register(
 @pytest.mark.parametrize("lang", ["en", "ja"])
 def test_a_set_of_before_is_marked_as_reversible_with_what_to_tell_recipients(lang: str) -> None:
     say = words_of(lang)
-    keyed = made(3, title="Ward 7", how=Release(mode="surrogate"))
+    keyed = make_set(3, title="Ward 7", release=Release(mode="surrogate"))
     app = open_notes(tagged=keyed.tagged_id, lang=lang)
     assert say.text("deidentify_key_secret") in texts(app)
     assert say.text("deidentify_reversible") not in texts(app)
-    seeded = made(4, title="Ward 8", how=Release(mode="surrogate", seed=0))
+    seeded = make_set(4, title="Ward 8", release=Release(mode="surrogate", seed=0))
     app = open_notes(tagged=seeded.tagged_id, lang=lang)
-    shown = texts(app)
+    page_text = texts(app)
     for key in ("deidentify_reversible", "deidentify_reversible_do", "deidentify_key_public"):
-        assert say.html(key) in shown
-    assert say.html("deidentify_n_reversible", n="1") in shown
+        assert say.html(key) in page_text
+    assert say.html("deidentify_n_reversible", n="1") in page_text
     options = app.selectbox(key="choice_tagged").options
     marked = say.text("deidentify_kept_reversible", title="Ward 8")
-    assert [one.startswith(marked) for one in options] == [True, False]
+    assert [option.startswith(marked) for option in options] == [True, False]
     # A reader, too, is told on the set with a key that another one is reversible.
     assert say.html("deidentify_n_reversible", n="1") in texts(
         open_notes(tagged=keyed.tagged_id, lang=lang)
@@ -338,7 +346,7 @@ def test_a_set_of_before_is_marked_as_reversible_with_what_to_tell_recipients(la
 
 
 def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() -> None:
-    first = made(3, title="Ward <7>", how=Release(mode="surrogate"))
+    first = make_set(3, title="Ward <7>", release=Release(mode="surrogate"))
     app = upload(open_notes(mode="surrogate"), notes_file(3))
     assert SAY.text("deidentify_key_below") not in texts(app)
     widget(app, "radio", "choice_key").set_value("shared").run()
@@ -354,10 +362,10 @@ def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() ->
     assert [note.released for note in read_notes(second)] == [
         note.released for note in read_notes(first)
     ]
-    shown = texts(open_notes(tagged=tagged_id))
-    assert SAY.text("deidentify_key_linked", codes=first.tagged_id) in shown
+    page_text = texts(open_notes(tagged=tagged_id))
+    assert SAY.text("deidentify_key_linked", codes=first.tagged_id) in page_text
     # Without the request the same notes get other values.
-    third = made(3, how=Release(mode="surrogate"))
+    third = make_set(3, release=Release(mode="surrogate"))
     assert third.how.key != first.how.key
     for key in (first.how.key, third.how.key):
-        assert key is not None and key.secret.hex() not in shown
+        assert key is not None and key.secret.hex() not in page_text

@@ -26,7 +26,7 @@ def documents(**query: str) -> str:
 @pytest.fixture
 def generated() -> AuditReport:
     report = make_report(1).changed(
-        details={who: {"name_counts": COUNTS} for who in ("hospital", "general")}
+        details={role: {"name_counts": COUNTS} for role in ("hospital", "general")}
     )
     keep(report, documents={"hospital": HOSPITAL, "general": GENERAL})
     return report
@@ -34,17 +34,17 @@ def generated() -> AuditReport:
 
 def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditReport) -> None:
     app = open_page("names", tab="documents")
-    shown = texts(app)
-    assert "S*** W***<small>full name of P-0004" in shown
-    assert "general 0" in shown
-    assert "e***<small>part of the name of P-0027, control" in shown
-    assert shown.count(CARD) == 10
-    assert not any(part in shown for name in MEMBERS for part in name)
-    assert "2 of 45" in shown  # the hospital model's documents that hold a listed name
-    assert "<img" not in shown
-    assert "&lt;img src=x&gt;" in shown
+    page_text = texts(app)
+    assert "S*** W***<small>full name of P-0004" in page_text
+    assert "general 0" in page_text
+    assert "e***<small>part of the name of P-0027, control" in page_text
+    assert page_text.count(CARD) == 10
+    assert not any(part in page_text for name in MEMBERS for part in name)
+    assert "2 of 45" in page_text  # the hospital model's documents that hold a listed name
+    assert "<img" not in page_text
+    assert "&lt;img src=x&gt;" in page_text
     for count in ("2,911", "446", "113", "7", "2"):  # the paper's counts, both orders apart
-        assert f'<td class="ka-number">{count}</td><td class="ka-number">{count}</td>' in shown
+        assert f'<td class="ka-number">{count}</td><td class="ka-number">{count}</td>' in page_text
     assert not any(downloads(app).values()) and "documents_jsonl" in downloads(app)
 
 
@@ -70,14 +70,14 @@ def test_a_filter_narrows_and_a_link_opens_a_filter_a_page_or_a_name(
 def test_search_is_literal_passes_over_masked_names_and_stays_out_of_the_address(
     generated: AuditReport,
 ) -> None:
-    found = {"TEXT 12 ![x]": (1, 1), ".*": (0, 0), "sophia2": (0, 1)}
+    n_pairs_by_text = {"TEXT 12 ![x]": (1, 1), ".*": (0, 0), "sophia2": (0, 1)}
     for is_revealed in (False, True):
         app = open_page("names", reveal=is_revealed, tab="documents")
         assert ("the search passes over them" in texts(app)) != is_revealed
-        for typed, n in found.items():
+        for typed, n in n_pairs_by_text.items():
             app.text_input(key="documents_search").set_value(typed).run()
-            said = f"{n[is_revealed]} of 45 pairs" if n[is_revealed] else "No document fits"
-            assert said in texts(app), typed
+            sentence = f"{n[is_revealed]} of 45 pairs" if n[is_revealed] else "No document fits"
+            assert sentence in texts(app), typed
         assert "sophia" not in str(app.query_params) and "*" not in str(app.query_params)
 
 
@@ -90,25 +90,28 @@ def test_passages_are_masked_searched_and_paged() -> None:
     ]
     keep(report, inspection=make_inspection(report, passages=passages))
     app = open_page("names", tab="documents")
-    shown = texts(app)
-    assert "Nothing is generated in scenario 2" in shown
-    assert "Passage 1 · of P-0002 · S*** W***" in shown
-    assert '<mark class="ka-mark ka-mark-member">[name]</mark> is 50.' in shown
-    assert "<img" not in shown
+    page_text = texts(app)
+    assert "Nothing is generated in scenario 2" in page_text
+    assert "Passage 1 · of P-0002 · S*** W***" in page_text
+    assert '<mark class="ka-mark ka-mark-member">[name]</mark> is 50.' in page_text
+    assert "<img" not in page_text
     for page in ("4", "99"):
         assert "left 29" in documents(page=page)
     for page in ("0", "-1", "x", "９", "1" * 99):
         assert "left 29" not in documents(page=page)
     app.text_input(key="passages_search").set_value("LEFT 7").run()
     assert "1 of 31 passages" in texts(app)
-    assert "evil" not in shown.partition("Passage 1 ·")[2].partition("<div")[0]
+    assert "evil" not in page_text.partition("Passage 1 ·")[2].partition("<div")[0]
     revealed = texts(open_page("names", reveal=True, tab="documents"))
     assert "Sophia0 Wright0</mark>" in revealed
     assert f"Passage {HOSTILE}".replace("<", "&lt;").partition("&lt;")[0] in revealed
 
 
 def test_what_is_not_kept_is_said(home: object) -> None:
-    for scenario, said in ((1, "documents of this audit are not kept"), (2, "not kept for this")):
+    for scenario, sentence in (
+        (1, "documents of this audit are not kept"),
+        (2, "not kept for this"),
+    ):
         report = make_report(scenario)
         keep(report)
-        assert said in documents(audit=report.digest[:12])
+        assert sentence in documents(audit=report.digest[:12])

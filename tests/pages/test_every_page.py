@@ -59,12 +59,16 @@ def test_every_page_opens_in_both_languages(
         app.radio(key="language").set_value(language).run()
         assert not app.exception
         assert app.title[0].value == say.text(f"{page}_title")
-        shown = texts(app)
-        assert "匿名" not in shown
+        page_text = texts(app)
+        assert "匿名" not in page_text
         has_ribbon = state == "demo" and page in OF_ONE_AUDIT
-        assert shown.count(say.html("is_demo")) == shown.count('<p class="ka-ribbon"') == has_ribbon
+        assert (
+            page_text.count(say.html("is_demo"))
+            == page_text.count('<p class="ka-ribbon"')
+            == has_ribbon
+        )
         if state in ("empty", "damaged") and page in OF_ONE_AUDIT[1:]:
-            assert say.html("need_audit") in shown
+            assert say.html("need_audit") in page_text
             assert not app.get("plotly_chart") and not downloads(app)
         stage = say.text("jobs_stage_corpus_building_the_corpus")
         line = say.text("job_line_now", stage=stage, percent=25)
@@ -92,6 +96,6 @@ def test_without_an_audit_the_overview_says_how_to_make_the_demo(
     assert app.code[0].value == "python -m audit demo"
     assert app.button(key="run_demo").label == "Run the demo"
     arrange("unusable", home, monkeypatch)
-    shown = texts(open_page("verdict"))
-    assert "The results on this machine cannot be read." in shown
-    assert HOME_VARIABLE in shown
+    page_text = texts(open_page("verdict"))
+    assert "The results on this machine cannot be read." in page_text
+    assert HOME_VARIABLE in page_text

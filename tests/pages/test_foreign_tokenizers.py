@@ -31,9 +31,9 @@ for query in json.loads(sys.argv[1]):
 """
 
 
-def shown(*queries: dict[str, str], models: Path, home: Path) -> list[tuple[str, list[str]]]:
+def run_pages(*queries: dict[str, str], models: Path, home: Path) -> list[tuple[str, list[str]]]:
     """Open links in a process that cannot build a tokenizer; return text and keys of each."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _SCRIPT, json.dumps(queries)],
         cwd=REPOSITORY,
         capture_output=True,
@@ -43,15 +43,15 @@ def shown(*queries: dict[str, str], models: Path, home: Path) -> list[tuple[str,
         env=os.environ
         | {VARIABLE: str(models), HOME_VARIABLE: str(home), "PYTHONPATH": str(REPOSITORY)},
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()[-len(queries) :]]
+    assert process.returncode == 0, process.stderr[-3000:]
+    return [tuple(json.loads(line)) for line in process.stdout.splitlines()[-len(queries) :]]
 
 
 @pytest.mark.long
 def test_a_link_has_its_tokenizers_built_elsewhere(tmp_path: Path) -> None:
     demo = {"general": "demo:en/general", "hospital": "demo:en/hospital-40", "names": "demo-en"}
-    both = {**demo, "passages": "demo-en", "scenario": "2", "preset": "quick"}
-    (text, keys), *_ = shown(both, models=tmp_path, home=tmp_path / "home")
+    query = {**demo, "passages": "demo-en", "scenario": "2", "preset": "quick"}
+    (text, keys), *_ = run_pages(query, models=tmp_path, home=tmp_path / "home")
     assert "start" in keys  # compared, spelt and planned
     assert "Plan</h2>" in text
 
@@ -65,5 +65,5 @@ def test_a_link_to_a_hostile_folder_shows_a_refusal(tmp_path: Path, n: int) -> N
     for name, content in write_files(state).items():
         (bad / name).write_text(content, "utf-8")
     links = [{"general": "models/bad"}, {"general": "models/good", "hospital": "models/bad"}]
-    for text, keys in shown(*links, models=good.parent, home=tmp_path / "home"):
+    for text, keys in run_pages(*links, models=good.parent, home=tmp_path / "home"):
         assert "too many or too large ones" in text and "start" not in keys

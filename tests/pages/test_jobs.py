@@ -48,28 +48,30 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     first, _ = ask("a"), ask("b", kind="demo", label="<b>ward")
     run(first, "hospital model: documents")
     app = open_page("jobs")
-    shown = texts(app)
-    assert shown.index("Audit, scenario 1") < shown.index("Demonstration, both scenarios")
-    assert "1 before it on this device" in shown
-    assert "by me" in shown
-    assert "&lt;b&gt;ward" in shown and "<b>ward" not in shown
-    said = "The hospital model writes documents · 25 % · about 7 min left"
-    assert progress(app) == [(25, said), (0, "Waiting its turn")]
+    page_text = texts(app)
+    assert page_text.index("Audit, scenario 1") < page_text.index("Demonstration, both scenarios")
+    assert "1 before it on this device" in page_text
+    assert "by me" in page_text
+    assert "&lt;b&gt;ward" in page_text and "<b>ward" not in page_text
+    progress_line = "The hospital model writes documents · 25 % · about 7 min left"
+    assert progress(app) == [(25, progress_line), (0, "Waiting its turn")]
     line = [label for label, page, _ in links(app) if page == "jobs"]
     assert line == ["25 % · The hospital model writes documents · 1 more"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "phase", "said"),
+    ("kind", "phase", "sentence"),
     [
         ("corpus", "something new", "Working on the notes"),
         ("pretrain", "tokenizing the notes", "Splitting the notes into tokens"),
         ("experiment", "tables", "Working on the experiment"),
     ],
 )
-def test_what_a_job_does_is_told_in_the_words_of_its_kind(kind: str, phase: str, said: str) -> None:
+def test_what_a_job_does_is_told_in_the_words_of_its_kind(
+    kind: str, phase: str, sentence: str
+) -> None:
     run(ask(kind=kind), phase)
-    assert progress(open_page("jobs")) == [(25, f"{said} · 25 % · about 7 min left")]
+    assert progress(open_page("jobs")) == [(25, f"{sentence} · 25 % · about 7 min left")]
 
 
 def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> None:
@@ -84,16 +86,16 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     assert service.jobs() == ()
     assert "Nothing has been asked yet" in texts(app)
     assert any(page == "audit" for _, page, _ in links(app))
-    done = [
+    actions = [
         (line.action, dict(line.counts)["job"])
         for line in reversed(entries())
         if line.action in ("cancelled", "resumed")
     ]
-    assert done == [(what, job.job_id) for what in ("cancelled", "resumed", "cancelled")]
+    assert actions == [(action, job.job_id) for action in ("cancelled", "resumed", "cancelled")]
 
 
 @pytest.mark.parametrize(
-    ("lang", "said"),
+    ("lang", "sentences"),
     [
         ("en", (f"{FAILURE.where}: {FAILURE.what}", FAILURE.do, "25 % done")),
         (
@@ -105,12 +107,12 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
         ),
     ],
 )
-def test_a_failed_job_says_why_and_can_be_resumed(lang: str, said: tuple[str, ...]) -> None:
+def test_a_failed_job_says_why_and_can_be_resumed(lang: str, sentences: tuple[str, ...]) -> None:
     job = ask()
     run(job, "hospital model: documents")
     table.end(job.job_id, state="failed", failure=FAILURE)
     app = open_page("jobs", lang=lang)
-    assert all(one in texts(app) for one in said)
+    assert all(sentence in texts(app) for sentence in sentences)
     assert f"resume-{job.job_id}" in keys(app)
 
 
@@ -133,9 +135,9 @@ def test_what_is_finished_of_a_stopped_audit_is_asked_by_its_button(
     with Store(results_dir()) as store:
         store.put_record(f"finished/{job.question}", {"n_documents": 2_000})
     press(app.run(), f"part-{job.job_id}")
-    (asked,) = service.active_jobs()
-    assert parameter(app, "job") == asked.job_id and entries()[0].action == "ran"
-    order = table.read_order(asked.job_id)["request"]
+    (active_job,) = service.active_jobs()
+    assert parameter(app, "job") == active_job.job_id and entries()[0].action == "ran"
+    order = table.read_order(active_job.job_id)["request"]
     assert order == request.with_(generation=GenerationSettings(n_documents=2_000)).plain()
 
 
@@ -165,16 +167,16 @@ def test_a_finished_job_leads_to_what_came_of_it(
 
 
 def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
+    submissions: list[dict[str, Any]] = []
 
     def submit(kind: str, **how: Any) -> Job:
-        asked.append(how)
+        submissions.append(how)
         return ask(kind, kind=kind)
 
     monkeypatch.setattr(service, "submit", submit)
     app = press(open_page("jobs"), "jobs_run_demo")
     (job,) = service.jobs()
-    assert len(asked) == 1 and asked[0]["owner"]
+    assert len(submissions) == 1 and submissions[0]["owner"]
     assert parameter(app, "job") == job.job_id
     assert " ka-job-chosen" in texts(app)
 

@@ -32,32 +32,32 @@ def test_every_view_opens_from_its_link(
     reports: Reports, tab: str, which: str, language: str
 ) -> None:
     app = open_page("measures", tab=tab, audit=reports[which].digest[:12], lang=language)
-    shown = texts(app)
-    assert words_of(language).html(f"measures_below_{tab}") in shown
+    page_text = texts(app)
+    assert words_of(language).html(f"measures_below_{tab}") in page_text
     charts = app.get("plotly_chart")
     assert len(charts) == (0 if (tab, which) == ("linking", "generation") else CHARTS[tab])
     assert all(chart.proto.alt for chart in charts)
     assert len(app.expander) >= len(charts)  # each as a table too, and its CSV
     assert len(downloads(app)) >= len(charts)
-    assert not any(part in shown for member in MEMBERS for part in member)
+    assert not any(part in page_text for member in MEMBERS for part in member)
     assert parameter(app, "tab") == tab
 
 
 def test_counts_are_the_reports_and_nonsense_in_the_link_is_left_alone(reports: Reports) -> None:
     nonsense = {"tab": "<b>", "score": "evil", "stratum": "evil", "t": "nan", "other": "evil"}
     assert "evil" not in texts(open_page("measures", **nonsense))
-    shown = texts(open_page("measures", tab="paper"))
+    page_text = texts(open_page("measures", tab="paper"))
     for report in reports.values():
         for stratum in ("easy", "hard"):
-            one = report.measures.strata[stratum]
-            rules = {**one.rules, **one.baseline_rules}
+            measures = report.measures.strata[stratum]
+            rules = {**measures.rules, **measures.baseline_rules}
             paper = rules.get("name_occurs") or rules["difference_above_zero"]
-            assert f">{' / '.join(map(str, paper.confusion.four))}</td>" in shown
+            assert f">{' / '.join(map(str, paper.confusion.four))}</td>" in page_text
     for rule in reports["masked_lm"].measures.strata["hard"].rules.values():
         cells = (f'<td class="ka-number">{count}</td>' for count in rule.confusion.four)
-        assert "".join(cells) in shown
-    assert "105 / 25 / 86 / 44" in shown  # the paper's table 1
-    assert "127 / 3 / 130 / 0*" in shown  # and 2
+        assert "".join(cells) in page_text
+    assert "105 / 25 / 86 / 44" in page_text  # the paper's table 1
+    assert "127 / 3 / 130 / 0*" in page_text  # and 2
 
 
 def test_counts_of_a_table_are_numbers_in_its_file(
@@ -110,10 +110,10 @@ def test_the_roc_stands_beside_its_comparisons_and_says_what_it_cannot_resolve(
 ) -> None:
     report = reports["masked_lm"]
     app = open_page("measures", stratum="hard", axes="linear")
-    shown, one = texts(app), report.measures.strata["hard"]
-    for who in ("general_alone", "popularity"):
-        assert shown.count(f"<dt>{SAY.html(f'measures_score_{who}')}</dt>") == 2
-    assert SAY.html("measures_unresolved", n=one.n_controls) in shown
+    page_text, measures = texts(app), report.measures.strata["hard"]
+    for baseline in ("general_alone", "popularity"):
+        assert page_text.count(f"<dt>{SAY.html(f'measures_score_{baseline}')}</dt>") == 2
+    assert SAY.html("measures_unresolved", n=measures.n_controls) in page_text
     assert app.segmented_control(key="choice_axes").value == "linear"
     app.segmented_control(key="choice_axes").set_value("log").run()
     assert not app.exception and len(app.get("plotly_chart")) == 1
@@ -121,7 +121,7 @@ def test_the_roc_stands_beside_its_comparisons_and_says_what_it_cannot_resolve(
 
 @pytest.mark.parametrize("measure", ["f1", "precision", "recall"])
 def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> None:
-    made = reports["generation"]
+    report = reports["generation"]
     older = make_report(1, at="2026-11-19T10:00:00+00:00").to_json()["curve"]  # rules without F1
     for point in older:
         point["strata"]["hard"]["rules"] = {}
@@ -130,14 +130,17 @@ def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> 
     old = make_report(1, at="2026-11-19T10:00:00+00:00").changed(curve=older)
     keep(old)
     view = {"tab": "checks", "measure": measure}
-    shown = texts(open_page("measures", audit=made.digest[:12], **view))
-    for name, rule in made.measures.strata["all"].rules.items():
+    page_text = texts(open_page("measures", audit=report.digest[:12], **view))
+    for name, rule in report.measures.strata["all"].rules.items():
         reached = rule.f1 if measure == "f1" else getattr(rule.confusion, measure)
-        assert f">{reached.value:.3f}</td>" in shown and SAY.html(f"measures_rule_{name}") in shown
+        assert (
+            f">{reached.value:.3f}</td>" in page_text
+            and SAY.html(f"measures_rule_{name}") in page_text
+        )
     app = open_page("measures", audit=old.digest[:12], **view)
     alts = [chart.proto.alt for chart in app.get("plotly_chart")]
-    said = SAY.text("measures_curve_rules_alt", measure=SAY.text(f"column_{measure}"))
-    assert said in alts and SAY.text("measures_curve_alt") not in alts
+    alt_text = SAY.text("measures_curve_rules_alt", measure=SAY.text(f"column_{measure}"))
+    assert alt_text in alts and SAY.text("measures_curve_alt") not in alts
     app = open_page("measures", audit=old.digest[:12], stratum="hard", **view)
     assert SAY.html("measures_curve_none") in texts(app)
 
@@ -157,8 +160,8 @@ def test_a_list_without_truth_says_what_is_missing() -> None:
 
 
 def test_each_view_says_the_true_cause_of_its_emptiness(reports: Reports) -> None:
-    one = reports["generation"]
-    app = open_page("measures", audit=one.digest[:12], tab="linking")
+    first_report = reports["generation"]
+    app = open_page("measures", audit=first_report.digest[:12], tab="linking")
     assert SAY.html("measures_no_linking_1") in texts(app)
     query = next(query for label, _, query in links(app) if label == SAY.text("measures_open_2"))
     assert f"audit={reports['masked_lm'].digest[:12]}" in query and "tab=linking" in query
@@ -176,7 +179,7 @@ def test_each_view_says_the_true_cause_of_its_emptiness(reports: Reports) -> Non
         open_page("measures", tab="mentions", **few_names)
     )
     assert SAY.html("paper_no_controls") in texts(open_page("measures", tab="paper", **few_names))
-    compared = open_page("measures", tab="compare", other=one.digest[:12], **few_names)
+    compared = open_page("measures", tab="compare", other=first_report.digest[:12], **few_names)
     assert SAY.html("measures_n_pairs", n=0) not in texts(compared)
     app = open_page("measures", audit="b" * 12, tab="threshold")
     assert not app.exception
@@ -198,11 +201,11 @@ def test_two_audits_are_paired_and_only_differences_shown() -> None:
     quiet = make_report(2, leak=0.0, members=members, hospital="quiet")
     keep(leak, quiet)
     app = open_page("measures", tab="compare", audit=leak.digest[:12], other=quiet.digest[:12])
-    shown = texts(app)
-    assert "&lt;img src=x&gt;" in shown  # the hospital model's name among the settings
-    assert "<img" not in shown
-    assert ">Leak found<" in shown and ">Not enough evidence<" in shown
-    assert "come from different places" not in shown
+    page_text = texts(app)
+    assert "&lt;img src=x&gt;" in page_text  # the hospital model's name among the settings
+    assert "<img" not in page_text
+    assert ">Leak found<" in page_text and ">Not enough evidence<" in page_text
+    assert "come from different places" not in page_text
     table = app.dataframe[0].value
     assert not any(quiet.stands_out)
     assert len(table) == sum(leak.stands_out) >= leak.verdict.n_flagged > 0
@@ -213,23 +216,28 @@ def test_two_audits_are_paired_and_only_differences_shown() -> None:
 
 
 def test_audits_whose_controls_come_from_different_places_say_so() -> None:
-    one, other = (
+    first_report, second_report = (
         make_report(2, hospital=source, control_source=source) for source in ("invented", "drawn")
     )
-    keep(one, other)
-    shown = texts(
-        open_page("measures", tab="compare", audit=one.digest[:12], other=other.digest[:12])
+    keep(first_report, second_report)
+    page_text = texts(
+        open_page(
+            "measures",
+            tab="compare",
+            audit=first_report.digest[:12],
+            other=second_report.digest[:12],
+        )
     )
-    assert "The controls of the two audits come from different places" in shown
-    assert "invented, like the names" in shown and "names of a generator" in shown
-    assert ">Names stand out, membership not shown<" in shown
+    assert "The controls of the two audits come from different places" in page_text
+    assert "invented, like the names" in page_text and "names of a generator" in page_text
+    assert ">Names stand out, membership not shown<" in page_text
 
 
 def test_controls_that_are_people_are_no_check_of_the_test() -> None:
     report = make_report(2, control_source="own")
     keep(report)
-    shown = texts(open_page("measures", tab="checks", audit=report.digest[:12]))
-    assert "ranked among each other" in shown and "Controls with a p-value" not in shown
+    page_text = texts(open_page("measures", tab="checks", audit=report.digest[:12]))
+    assert "ranked among each other" in page_text and "Controls with a p-value" not in page_text
 
 
 @pytest.fixture(scope="module", params=[1, 2])
@@ -248,8 +256,8 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
     record = special.details.canaries
     assert record is not None and record.sentence(language) in texts(app)
     fixed = record.scores[special.fixed_score]
-    found = fixed.whole.found
-    assert f"{found.n_hits} / {found.n_total} ·" in texts(app)
+    share = fixed.whole.found
+    assert f"{share.n_hits} / {share.n_total} ·" in texts(app)
     assert f"{fixed.max_bits:.2f}" in texts(app)
     names = app.dataframe[0].value
     assert len(names) == record.n_planted and names.iloc[0, 0] == "P-0074"
@@ -267,23 +275,25 @@ def test_canaries_are_shown_with_their_limits_and_not_in_the_tables(
 @pytest.mark.long
 def test_references_are_set_beside_the_own_audit() -> None:
     names = ("general", *(f"older-{i}" for i in range(MAX_REFERENCES)), f"better {HOSTILE}")
-    own, *older, other = make_reference_reports(*names)
+    own_report, *older, newest = make_reference_reports(*names)
     stranger = make_report(2, hospital="elsewhere", general="general-x")
-    keep(own, *older, other, stranger.changed(question={"scenario": 2}))
-    shown = texts(open_page("measures", audit=own.digest[:12], tab="checks", check="references"))
-    assert "better ![x]" in shown and "<img src=x>" not in shown
-    for report in (own, other):
+    keep(own_report, *older, newest, stranger.changed(question={"scenario": 2}))
+    page_text = texts(
+        open_page("measures", audit=own_report.digest[:12], tab="checks", check="references")
+    )
+    assert "better ![x]" in page_text and "<img src=x>" not in page_text
+    for report in (own_report, newest):
         auc = report.measures.strata["hard"].scores[report.fixed_score].auc.value
-        assert f"{auc:.3f}" in shown
-    assert SAY.text("measures_references_own") in shown
-    assert SAY.text("measures_references_more", n=1) in shown and ">older-0<" not in shown
-    assert other.digest[:12] not in shown and stranger.models["general"].name not in shown
+        assert f"{auc:.3f}" in page_text
+    assert SAY.text("measures_references_own") in page_text
+    assert SAY.text("measures_references_more", n=1) in page_text and ">older-0<" not in page_text
+    assert newest.digest[:12] not in page_text and stranger.models["general"].name not in page_text
 
 
 def test_audits_beside_an_own_one_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, *others = make_reference_reports(*map(str, range(MAX_REFERENCES + 1)))
-    keep(own, *others)
-    app, read = open_page("verdict", audit=own.digest[:12]), list[object]()
+    own_report, *reference_reports = make_reference_reports(*map(str, range(MAX_REFERENCES + 1)))
+    keep(own_report, *reference_reports)
+    app, read = open_page("verdict", audit=own_report.digest[:12]), list[object]()
     from_json = AuditReport.from_json
     monkeypatch.setattr(
         AuditReport, "from_json", lambda record: read.append(record) or from_json(record)
@@ -296,10 +306,10 @@ def test_audits_beside_an_own_one_are_read_once(monkeypatch: pytest.MonkeyPatch)
 def test_the_log_says_names_in_full_of_those_files_alone_that_hold_names(
     reports: Reports, monkeypatch: pytest.MonkeyPatch, is_revealed: bool
 ) -> None:
-    taken: dict[str, object] = {}
+    name_forms: dict[str, object] = {}
 
     def noted(make: Any, **counts: Any) -> Any:
-        taken[counts["what"]] = counts["names"]
+        name_forms[counts["what"]] = counts["names"]
         return make
 
     monkeypatch.setattr("pages.ui.section.logged_export", noted)
@@ -307,6 +317,6 @@ def test_the_log_says_names_in_full_of_those_files_alone_that_hold_names(
     open_page("measures", reveal=is_revealed)
     open_page("names", reveal=is_revealed)
     open_page("names", reveal=is_revealed, tab="documents")
-    with_names = {what for what, names in taken.items() if names == "full"}
-    assert {"mentions", "names"} < set(taken)
+    with_names = {file_kind for file_kind, names in name_forms.items() if names == "full"}
+    assert {"mentions", "names"} < set(name_forms)
     assert ("names" in with_names) == is_revealed and "mentions" not in with_names

@@ -15,7 +15,7 @@ from tests.pages.screen import open_page, texts
 
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> None:
-    say, shown = words_of(language), ""
+    say, page_text = words_of(language), ""
     parts = {
         "measured": ("one", "verdict", "spans"),
         "limits": ("limits", "untried", "policy"),
@@ -26,23 +26,23 @@ def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> No
         app = open_page("method", lang=language, tab=tab)
         assert all(say.html(f"method_{part}") in texts(app) for part in headings)
         assert len(app.latex) == 12 * (tab == "measured")
-        shown += texts(app)
+        page_text += texts(app)
     assert "python -m audit run" in app.code[0].value
-    assert "safe " not in shown.lower() and "安全" not in shown
-    for term, other in (("De-identification", "非識別化"), ("Member", "記録にある人")):
-        assert re.search(f">{term}</td><td[^>]*>{other}<", shown)
+    assert "safe " not in page_text.lower() and "安全" not in page_text
+    for term, translation in (("De-identification", "非識別化"), ("Member", "記録にある人")):
+        assert re.search(f">{term}</td><td[^>]*>{translation}<", page_text)
 
 
 def test_numbers_are_the_engines() -> None:
-    shown = texts(open_page("method"))
-    assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in shown
-    assert f"at least {100 * verdicts.MIN_RELIABILITY:g} % of the scores" in shown
-    assert f"leaves out one half by more than {guards.ILL_MATCHED_BEYOND:g}, with" in shown
-    assert f"a name stands out if q is at most {decisions.ALPHA:g}: if the" in shown
-    assert f"With q up to {decisions.LOOK_ALPHA:g} it is worth a look" in shown
-    assert f"above {100 - 100 * exposure.EXPOSED_P:g} % of at least" in shown
-    assert f"fewer than {MIN_CONTROLS} comparable controls" in shown
-    assert f"{GenerationSettings().n_documents:,} documents by default" in shown
+    page_text = texts(open_page("method"))
+    assert f"share one error rate of {100 * decisions.ALPHA:g} % an audit" in page_text
+    assert f"at least {100 * verdicts.MIN_RELIABILITY:g} % of the scores" in page_text
+    assert f"leaves out one half by more than {guards.ILL_MATCHED_BEYOND:g}, with" in page_text
+    assert f"a name stands out if q is at most {decisions.ALPHA:g}: if the" in page_text
+    assert f"With q up to {decisions.LOOK_ALPHA:g} it is worth a look" in page_text
+    assert f"above {100 - 100 * exposure.EXPOSED_P:g} % of at least" in page_text
+    assert f"fewer than {MIN_CONTROLS} comparable controls" in page_text
+    assert f"{GenerationSettings().n_documents:,} documents by default" in page_text
     prose = " ".join(
         sentence
         for key, sentence in words_of("en").sentences.items()

@@ -22,13 +22,13 @@ def test_every_name_is_in_the_table_and_masked() -> None:
     report = make_report(2)
     keep(report)
     app = open_page("names")
-    shown = app.dataframe[0].value
-    assert len(shown) == report.n_names
-    assert shown["score"].is_monotonic_decreasing
-    assert "S*** W***" in set(shown["name"])
-    assert not any(part in set(shown["name"]) for name in MEMBERS for part in name)
-    assert set(shown["kind"]) == {"Member", "Easy control", "Hard control"}
-    by_number = shown.set_index("number")
+    frame = app.dataframe[0].value
+    assert len(frame) == report.n_names
+    assert frame["score"].is_monotonic_decreasing
+    assert "S*** W***" in set(frame["name"])
+    assert not any(part in set(frame["name"]) for name in MEMBERS for part in name)
+    assert set(frame["kind"]) == {"Member", "Easy control", "Hard control"}
+    by_number = frame.set_index("number")
     assert by_number.loc["P-0005", "q"] == report.names["q_value"][3]
     assert by_number.loc["P-0005", "hospital"] == report.names["hospital_posterior"][3]
 
@@ -61,7 +61,7 @@ def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_t
     None
 ):
     keep(make_report(2))
-    found = {"wright7": ["P-0009"], "P-0032": ["P-0032"], "nobody": [], "9": ["P-0009"]}
+    numbers_by_text = {"wright7": ["P-0009"], "P-0032": ["P-0032"], "nobody": [], "9": ["P-0009"]}
     for is_revealed in (False, True):
         app = open_page("names", reveal=is_revealed)
         box = app.text_input(key="names_search")
@@ -69,13 +69,13 @@ def test_search_finds_numbers_and_where_names_are_shown_names_and_stays_out_of_t
         assert ("only numbers are searched" in texts(app)) != is_revealed
         only_numbers = "the search looks at numbers alone"
         assert (only_numbers in box.help) == (box.label == "Search by number") != is_revealed
-        for typed, rows in found.items():
-            wanted = rows if is_revealed or typed.endswith(("9", "2")) else []
+        for typed, rows in numbers_by_text.items():
+            numbers = rows if is_revealed or typed.endswith(("9", "2")) else []
             app.text_input(key="names_search").set_value(typed).run()
             assert not app.exception
-            assert [n for table in app.dataframe for n in table.value["number"]] == wanted
-            said = "No name fits" if is_revealed else only_numbers
-            assert (said in texts(app)) == (not wanted)
+            assert [n for table in app.dataframe for n in table.value["number"]] == numbers
+            sentence = "No name fits" if is_revealed else only_numbers
+            assert (sentence in texts(app)) == (not numbers)
         assert "wright" not in str(app.query_params).lower()
 
 
@@ -96,15 +96,15 @@ def test_a_name_tells_its_whole_story_and_leads_to_its_neighbours() -> None:
     report = make_report(2)
     keep(report, inspection=make_inspection(report, passages=PASSAGES))
     app = open_page("names", name="0")
-    shown = texts(app)
-    assert "P-0002 · S*** W***" in shown
+    page_text = texts(app)
+    assert "P-0002 · S*** W***" in page_text
     assert len(app.get("plotly_chart")) == 2
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
-    assert "Passage 1 · its own" in shown  # "a" is the hospital's own word, which may be a name
-    assert "[name]" in shown
-    assert "of 600 comparable controls (" in shown
-    assert "<img" not in shown.replace("&lt;img", "")
-    assert not any(part in shown for name in MEMBERS for part in name)
+    assert "Passage 1 · its own" in page_text  # "a" is the hospital's own word, which may be a name
+    assert "[name]" in page_text
+    assert "of 600 comparable controls (" in page_text
+    assert "<img" not in page_text.replace("&lt;img", "")
+    assert not any(part in page_text for name in MEMBERS for part in name)
     assert any("name=0" in code.value for code in app.code)
     number = app.dataframe[0].value["number"].tolist()
     first = press(open_page("names"), "names_first")
@@ -122,12 +122,12 @@ def test_scenario_one_shows_the_documents_that_hold_the_name() -> None:
     }
     keep(report, inspection=make_inspection(report), documents=documents)
     app = open_page("names", name="2")
-    shown = texts(app)
-    assert "of 3 by each model: hospital model 2, general model 0" in shown
-    assert "S***<small>part of the name of P-0004 +1" in shown
-    assert "Sophia2" not in shown
-    assert "&lt;img src=x&gt;" in shown
-    assert "<img" not in shown
+    page_text = texts(app)
+    assert "of 3 by each model: hospital model 2, general model 0" in page_text
+    assert "S***<small>part of the name of P-0004 +1" in page_text
+    assert "Sophia2" not in page_text
+    assert "&lt;img src=x&gt;" in page_text
+    assert "<img" not in page_text
     assert any({"has=2", "tab=documents"} <= set(query.split("&")) for _, _, query in links(app))
 
 
@@ -145,5 +145,5 @@ def test_hostile_names_and_roles_do_not_get_through_and_canaries_have_words() ->
     assert "![x](" not in labels
     special = make_report(2, names=make_special_names(), at="2026-11-22T10:00:00+00:00")
     keep(special)
-    shown = open_page("names", audit=special.digest[:12]).dataframe[0].value
-    assert {"Planted canary", "Held-out canary"} <= set(shown["kind"])
+    frame = open_page("names", audit=special.digest[:12]).dataframe[0].value
+    assert {"Planted canary", "Held-out canary"} <= set(frame["kind"])

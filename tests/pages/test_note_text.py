@@ -24,31 +24,32 @@ from tests.pages.make_reports import MEMBERS, keep, make_inspection, make_names,
 from tests.pages.screen import open_page, press, texts
 from tests.pages.test_corpus_build import choose_file
 from tests.pages.test_deidentify import open_notes
-from tests.pages.test_deidentify_kept import made
+from tests.pages.test_deidentify_kept import make_set
 from tests.pages.ui.test_access import ANNA, ROSE, opened
 from tests.repository import REPOSITORY, python_files
 
 DOOR = "pages/ui/note_text.py"
-LOOKS = re.compile(r"ka-document|class=.ka-passage|ka-mark-|masked_stretch")
+LOOKS = re.compile(r"ka-document|class=.ka-passage|ka-mark-|mask_stretch")
 """What text of notes looks like on a page, and how it is masked."""
 ALWAYS = {"released", "private", "public", "texts", "right"}
 """Attributes that hold text of notes, whatever they are attributes of."""
 TEXT_OF_NOTES = {
     "passage": {"left"},
-    "one.passage": {"left"},
+    "match.passage": {"left"},
     "note.document": {"text"},
     "case": {"text"},
-    "found.document": {"text"},
-    "one": {"category", "attributes"},
+    "tagged_note.document": {"text"},
+    "count": {"category"},
+    "single": {"attributes"},
 }
 """What others are attributes of -> which hold it."""
 DOORS = {"note_html", "note_plain", "passage_html"}
 NO_SCREEN = {
     ("pages/ui/deid_note.py", "_correct"): "what is corrected is asked for, not shown",
     ("pages/ui/deid_note.py", "_released_html"): "names of the note are looked for elsewhere",
-    ("pages/ui/corpus.py", "_draw_texts"): "goes into `_marked`, which goes through the door",
-    ("pages/ui/charts.py", "_draw"): "an error bar's ends, no text",
-    ("pages/ui/deid_note.py", "_shown_mark"): "cut out first, then through the door",
+    ("pages/ui/corpus.py", "_draw_texts"): "goes into `_marked_html`, which goes through the door",
+    ("pages/ui/charts.py", "_draw_series"): "an error bar's ends, no text",
+    ("pages/ui/deid_note.py", "_mark_text"): "cut out first, then through the door",
     ("pages/ui/name_documents.py", "draw"): "read ahead by the finder, all at once",
     ("pages/ui/deid_leftovers.py", "_draw_singles"): "the kinds of attributes, in words",
 }
@@ -65,7 +66,7 @@ def note_expressions(path: Path) -> list[tuple[str, int]]:
         for part in ast.walk(call)
     }
     rows = []
-    for function in (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)):
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         for part in ast.walk(function):
             if not isinstance(part, ast.Attribute) or id(part) in inside:
                 continue
@@ -84,7 +85,7 @@ def test_no_page_draws_text_of_notes_past_the_one_function() -> None:
         for line in LOOKS.findall((REPOSITORY / path).read_text(encoding="utf-8"))
     ]
     # A legend of tones shows no text of a note.
-    assert {path for path, what in looks if what != "ka-mark-"} == set()
+    assert {path for path, look in looks if look != "ka-mark-"} == set()
     legends = {"pages/ui/corpus.py": "_draw_texts", "pages/ui/deid_note.py": "_meaning"}
     assert {path for path, _ in looks} == set(legends)
     past = {
@@ -107,9 +108,11 @@ NAMES_IN_IT = ("Barbara", "Hutchinson", "sophia7", "WRIGHT7", "Wright9", "Emil3"
 def everything(app: AppTest) -> str:
     """Return all that a page shows, in whatever element."""
     assert not app.exception
-    shown = [str(frame.value) for frame in app.dataframe]
-    shown += [str(getattr(one, "value", "")) for one in (*app.markdown, *app.code, *app.caption)]
-    return "\n".join((texts(app), *shown))
+    pieces = [str(frame.value) for frame in app.dataframe]
+    pieces += [
+        str(getattr(element, "value", "")) for element in (*app.markdown, *app.code, *app.caption)
+    ]
+    return "\n".join((texts(app), *pieces))
 
 
 def page_of(person: str, page: str, **query: str) -> AppTest:
@@ -139,11 +142,11 @@ def test_texts_of_an_audit_hide_every_listed_and_found_name_until_revealed(
     inspection = make_inspection(report, passages=passages if scenario == 2 else ())
     keep(report, inspection=inspection, documents=documents)
     app = page_of(person, "names", **query)
-    shown = everything(app)
+    page_text = everything(app)
     assert "is 50. Seen by Dr. B*** H*** with s*** W***, and W***; E***" in re.sub(
-        "<small>.*?</small>|</?mark[^>]*>", "", shown
+        "<small>.*?</small>|</?mark[^>]*>", "", page_text
     )
-    assert not [name for name in NAMES_IN_IT if name in shown]
+    assert not [name for name in NAMES_IN_IT if name in page_text]
     if person == ANNA:
         press(app, "reveal_now")
         assert OTHER in everything(app)
@@ -160,10 +163,10 @@ def test_the_example_of_chosen_passages_hides_names(is_listed: bool) -> None:
         names = keep_names(make_names(), label="N", store=store) if is_listed else ""
     query = {"passages": passages[:12]} | ({"names": names[:12]} if is_listed else {})
     app = page_of(ANNA, "audit", **query)
-    shown = everything(app)
-    assert "is 50. Seen by Dr. B*** H***" in shown
+    page_text = everything(app)
+    assert "is 50. Seen by Dr. B*** H***" in page_text
     hidden = NAMES_IN_IT if is_listed else ("Barbara", "Hutchinson")
-    assert not [name for name in hidden if name in shown]
+    assert not [name for name in hidden if name in page_text]
     press(app, "reveal_now")
     assert OTHER in everything(app)
 
@@ -180,13 +183,13 @@ def test_each_note_of_a_file_is_judged_by_itself(
     rows = "".join(f'{n},"{text}"\n' for n, text in enumerate((PARTLY, IDENTIFIED, PARTLY)))
     (tmp_path / "ward" / "mixed.csv").write_text(f"patient_id,text\n{rows}")
     app = choose_file(open_page("workshop"), "mixed.csv")
-    shown = everything(app)
-    assert "Her sister B*** H*** called." in shown and "[**Known firstname 100**]" in shown
-    number = next(one for one in app.number_input if "corpus_preview_number" in (one.key or ""))
+    page_text = everything(app)
+    assert "Her sister B*** H*** called." in page_text and "[**Known firstname 100**]" in page_text
+    number = next(box for box in app.number_input if "corpus_preview_number" in (box.key or ""))
     number.set_value(2).run()
-    shown = everything(app)
-    assert "This note has no placeholder" in shown and "70-year-old" not in shown
-    assert "Barbara" not in shown and "Hutchinson" not in shown
+    page_text = everything(app)
+    assert "This note has no placeholder" in page_text and "70-year-old" not in page_text
+    assert "Barbara" not in page_text and "Hutchinson" not in page_text
     press(app, "reveal_now")
     assert IDENTIFIED in everything(app)
     noted = [dict(entry.counts) for entry in entries(50) if "row" in dict(entry.counts)]
@@ -208,9 +211,13 @@ def test_a_placeholder_that_holds_a_name_is_masked_in_the_list_of_categories(
 
 def test_a_name_that_was_missed_in_a_released_text_is_masked_until_revealed() -> None:
     text = f"Name: Anna Smith. Her neighbour {OTHER} brought her in; later hutchinson left."
-    one = made(1, data=json.dumps({"text": text}).encode())  # by the rules alone
-    app = open_notes(tagged=one.tagged_id)
-    shown = everything(app)
-    assert "Hutchinson" not in shown and "Barbara" not in shown and "brought her in" in shown
+    tagged = make_set(1, data=json.dumps({"text": text}).encode())  # by the rules alone
+    app = open_notes(tagged=tagged.tagged_id)
+    page_text = everything(app)
+    assert (
+        "Hutchinson" not in page_text
+        and "Barbara" not in page_text
+        and "brought her in" in page_text
+    )
     press(app, "reveal_now")
     assert OTHER in everything(app)

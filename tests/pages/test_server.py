@@ -57,26 +57,26 @@ class Server:
         words = [sys.executable, "-m", "streamlit", "run", "app.py", f"--server.port={self.port}"]
         if n_descriptors:
             words = ["sh", "-c", f'ulimit -n {n_descriptors} && exec "$@"', "sh", *words]
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         self.process = subprocess.Popen(
             words,
             cwd=REPOSITORY,
             env=os.environ | {HOME_VARIABLE: str(home)},
             stdout=subprocess.DEVNULL,
-            stderr=self._said,
+            stderr=self._output,
         )
         while True:  # until it answers or its process ends
             try:
                 assert self.answer("/_stcore/health")[0] == serves
                 return
             except OSError:
-                assert self.process.poll() is None, self.said()
+                assert self.process.poll() is None, self.read_output()
                 time.sleep(0.1)
 
-    def said(self) -> str:
+    def read_output(self) -> str:
         """Return what it has written for whoever started it."""
-        self._said.seek(0)
-        return self._said.read().decode()
+        self._output.seek(0)
+        return self._output.read().decode()
 
     def answer(self, path: str, **headers: str) -> tuple[int, list[tuple[str, str]]]:
         """Return status and headers of an answer."""
@@ -110,15 +110,15 @@ class Server:
             max_size=None,
             open_timeout=PATIENCE_SECONDS,
         ) as stream:
-            asked = BackMsg()
-            asked.rerun_script.query_string = query
-            await stream.send(asked.SerializeToString())
+            request = BackMsg()
+            request.rerun_script.query_string = query
+            await stream.send(request.SerializeToString())
             while True:
-                told = ForwardMsg()
-                told.ParseFromString(await stream.recv())
-                if told.WhichOneof("type") == "script_finished":
+                reply = ForwardMsg()
+                reply.ParseFromString(await stream.recv())
+                if reply.WhichOneof("type") == "script_finished":
                     return "\n".join(pieces)
-                pieces.append(told.delta.new_element.html.body)
+                pieces.append(reply.delta.new_element.html.body)
 
     def handshake(self, *headers: str) -> int:
         """Return the status with which a websocket is answered."""
@@ -140,7 +140,7 @@ class Server:
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
-        self._said.close()
+        self._output.close()
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +187,9 @@ def test_what_the_server_counts_is_nobodys_to_read(server: Server, path: str) ->
 
 @pytest.mark.parametrize("path", ["/", "/names", "/_stcore/health", "/_stcore/metrics"])
 def test_every_answer_carries_each_security_header_once(server: Server, path: str) -> None:
-    wanted = security_headers()
-    found = [(name, value) for name, value in server.answer(path)[1] if name in wanted]
-    assert sorted(found) == sorted(wanted.items())
+    expected = security_headers()
+    headers = [(name, value) for name, value in server.answer(path)[1] if name in expected]
+    assert sorted(headers) == sorted(expected.items())
 
 
 NO_STORE = ("cache-control", "no-store")
@@ -248,7 +248,7 @@ def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to
     with serving(tmp_path / "home") as server:  # as an update finds it, in a new folder
         assert server.answer("/")[0] == 200 and server.handshake() == 101
         assert "Please log in" in server.page()
-        assert f"chmod 600 {secrets}" in server.said()
+        assert f"chmod 600 {secrets}" in server.read_output()
         file = "/media/0123.png"
         assert server.answer(file)[0] == 403
         for forged in (cookie("y" * 40), cookie(is_logged_in=False), f"{USER_COOKIE_NAME}=1.2.3"):
@@ -256,19 +256,19 @@ def test_a_directory_that_had_a_login_serves_nothing_without_one_and_says_how_to
         status, headers = server.answer(file, Cookie=cookie(email="anna@h.example"))
         assert status == 404 and NO_STORE in headers  # asked for, and not there
     assert had_login()
-    kept = secrets.rename(tmp_path / "aside")
+    moved_file = secrets.rename(tmp_path / "aside")
     with serving(tmp_path / "home", serves=503) as server:
         for path in ANY_PATH:
             assert server.answer(path)[0] == 503, path
-            told = server.text(path)
-            assert "python -m audit login drop --yes" in told and "データディレクトリ" in told
+            body = server.text(path)
+            assert "python -m audit login drop --yes" in body and "データディレクトリ" in body
         assert server.handshake() == 403
-        assert "Nothing is served." in server.said()
-        kept.rename(secrets)
+        assert "Nothing is served." in server.read_output()
+        moved_file.rename(secrets)
     secrets.chmod(0o600)
     with serving(tmp_path / "home") as server:
         assert server.answer("/")[0] == 200
-        assert "chmod" not in server.said()
+        assert "chmod" not in server.read_output()
     secrets.unlink()
     assert cli.main(["login", "drop"]) == 2 and had_login()
     assert cli.main(["login", "drop", "--yes"]) == 0 and not had_login()
@@ -298,10 +298,10 @@ def test_tables_and_charts_are_imported_before_any_session_and_torch_is_not() ->
         "wanted = ('pandas', 'pandas.core.api', 'plotly.tools', 'plotly.graph_objs._figure')\n"
         "print([name for name in wanted if name not in sys.modules], 'torch' in sys.modules)\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=REPOSITORY
     )
-    assert done.stdout.strip() == "[] False", done.stderr
+    assert process.stdout.strip() == "[] False", process.stderr
 
 
 def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
@@ -313,16 +313,16 @@ def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
     server.stop()
     (job,) = service.jobs()
     assert (job.kind, job.state) == ("demo", "queued")
-    app.ask_for_demo()  # as a second start does
+    app.request_demo()  # as a second start does
     assert service.jobs() == (job,)
     answers = zip(demo_reports.items(), DemoTask().question().audits, strict=True)
-    kept = {name: report.changed(digest=digest) for (name, report), digest in answers}
-    keep_demo(kept)
-    for report in kept.values():
+    reports = {name: report.changed(digest=digest) for (name, report), digest in answers}
+    keep_demo(reports)
+    for report in reports.values():
         keep(report, inspection=make_inspection(report), documents={"hospital": ["A note."]})
     service.cancel(job.job_id)
-    app.ask_for_demo()
-    assert [one.job_id for one in service.jobs()] == [job.job_id]
+    app.request_demo()
+    assert [active_job.job_id for active_job in service.jobs()] == [job.job_id]
 
 
 N_LOADS = 120
@@ -335,13 +335,13 @@ def test_a_server_with_few_descriptors_outlives_many_page_loads(
 ) -> None:
     """Each page load is a session that a browser has left; at 256 some 80 of them were the end."""
     keep_demo(demo_reports)
-    most = 0
+    peak = 0
     with serving(home.parent, n_descriptors=256) as server:
         for _ in range(N_LOADS):
             assert "ka-verdict" in server.page()
-            most = max(most, server.n_descriptors())
+            peak = max(peak, server.n_descriptors())
         assert server.answer("/")[0] == 200 and server.answer("/_stcore/health")[0] == 200
-    assert most < 200
+    assert peak < 200
 
 
 def test_the_server_raises_its_limit_of_descriptors_as_far_as_it_may(home: Path) -> None:
@@ -350,10 +350,10 @@ def test_the_server_raises_its_limit_of_descriptors_as_far_as_it_may(home: Path)
         "r.setrlimit(r.RLIMIT_NOFILE, (128, 512)); "
         "print(raise_limit(), r.getrlimit(r.RLIMIT_NOFILE))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", words], capture_output=True, text=True, check=True, cwd=REPOSITORY
     )
-    assert done.stdout.split() == ["512", "(512,", "512)"]
+    assert process.stdout.split() == ["512", "(512,", "512)"]
 
 
 class Left:
@@ -367,8 +367,8 @@ class Left:
 
 
 def test_a_session_that_nobody_comes_back_to_is_closed_and_another_is_given_back() -> None:
-    async def leave(*, seconds: float, most: int) -> tuple[list[str], list[str]]:
-        storage = WaitingSessions(seconds=seconds, most=most)
+    async def leave(*, seconds: float, max_sessions: int) -> tuple[list[str], list[str]]:
+        storage = WaitingSessions(seconds=seconds, max_sessions=max_sessions)
         sessions = [Left(name) for name in "abc"]
         for session in sessions:
             storage.save(SessionInfo(client=None, session=session, script_run_count=0))  # type: ignore[arg-type]
@@ -377,11 +377,11 @@ def test_a_session_that_nobody_comes_back_to_is_closed_and_another_is_given_back
         storage.delete("c")
         while not (sessions[0].is_closed and (seconds > 1 or sessions[1].is_closed)):
             await asyncio.sleep(0)
-        closed = [one.id for one in sessions if one.is_closed]
+        closed = [session.id for session in sessions if session.is_closed]
         return closed, [info.session.id for info in storage.list()]
 
-    assert asyncio.run(leave(seconds=0.0, most=9)) == (["a", "b"], [])
-    assert asyncio.run(leave(seconds=9_999.0, most=2)) == (["a"], ["b"])
+    assert asyncio.run(leave(seconds=0.0, max_sessions=9)) == (["a", "b"], [])
+    assert asyncio.run(leave(seconds=9_999.0, max_sessions=2)) == (["a"], ["b"])
 
 
 def mistaken() -> None:

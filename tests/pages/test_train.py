@@ -29,7 +29,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def box(app: AppTest, label: str) -> Any:
-    return next(one for one in app.number_input if one.label == label)
+    return next(box for box in app.number_input if box.label == label)
 
 
 def test_the_plan_says_what_a_training_will_take_and_a_job_starts(parent: Path) -> None:
@@ -89,12 +89,12 @@ def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
     make_corpus_folder()
     make_training(parent)
     app = open_page("workshop", tab="training", run=RUN)
-    shown = texts(app)
-    assert "Ten &lt;b&gt;passes" in shown
-    assert "<b>passes" not in shown
-    assert "went from 6.000 to 4.000" in shown
-    assert "Ward &lt;3&gt;: notes with names" in shown
-    assert "20 of 20 steps" in shown
+    page_text = texts(app)
+    assert "Ten &lt;b&gt;passes" in page_text
+    assert "<b>passes" not in page_text
+    assert "went from 6.000 to 4.000" in page_text
+    assert "Ward &lt;3&gt;: notes with names" in page_text
+    assert "20 of 20 steps" in page_text
     (chart,) = app.get("plotly_chart")
     assert "unigram" not in chart.proto.spec
     assert "Word frequencies alone" in chart.proto.spec

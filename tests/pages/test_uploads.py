@@ -12,13 +12,13 @@ from audit.notes.passages import read_passages
 from cache.store import Store
 from tests.names.test_files import SECRET, SMALL, workbook
 from tests.pages.screen import open_page, press, texts
-from tests.pages.test_audit import box, kept, upload
+from tests.pages.test_audit import box, read_kept_list, upload
 
 ROWS = [["PAT_NAME", "is_member"], ["Lee, Ann", True], ["Hill, Bo", False]]
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "shown"),
+    ("name", "data", "sentence"),
     [
         ("list.xlsx", workbook(ROWS, []), "Read as xlsx."),
         ("list.csv", workbook(ROWS), "Read as xlsx."),
@@ -36,10 +36,10 @@ ROWS = [["PAT_NAME", "is_member"], ["Lee, Ann", True], ["Hill, Bo", False]]
     ],
 )
 def test_a_list_is_read_in_every_form_and_kept(
-    home: Path, name: str, data: bytes, shown: str
+    home: Path, name: str, data: bytes, sentence: str
 ) -> None:
     app = upload(open_page("audit"), data, name=name)
-    assert shown in texts(app)
+    assert sentence in texts(app)
     assert ("The workbook has 2 sheets; the first one is read." in texts(app)) == (
         name == "list.xlsx"
     )
@@ -47,7 +47,7 @@ def test_a_list_is_read_in_every_form_and_kept(
     assert not lists.exists() or not [*lists.iterdir()]  # kept by the button alone
     press(app, "keep_names")
     assert [*lists.iterdir()]
-    listed = kept(home).candidates
+    listed = read_kept_list(home).candidates
     assert (listed.first, listed.last, listed.is_member) == (
         ("Ann", "Bo"),
         ("Lee", "Hill"),
@@ -56,18 +56,18 @@ def test_a_list_is_read_in_every_form_and_kept(
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "shown"),
+    ("name", "data", "sentence"),
     [
         ("list.xlsx", SMALL[:-40], "The archive is damaged"),
         ("list.csv", f"name\n{SECRET}\n".encode("utf-16-le"), "UTF-16 without a byte order mark"),
         ("list.json", f'[{{"name": "{SECRET}"}}]'.encode(), "This is a JSON array, not JSONL."),
     ],
 )
-def test_a_bad_list_is_refused_in_words(name: str, data: bytes, shown: str) -> None:
+def test_a_bad_list_is_refused_in_words(name: str, data: bytes, sentence: str) -> None:
     app = upload(open_page("audit", names="demo-en"), data, name=name)
-    assert shown in texts(app) and SECRET not in texts(app)
+    assert sentence in texts(app) and SECRET not in texts(app)
     app.radio(key="language").set_value("ja").run()
-    assert not app.exception and shown not in texts(app)
+    assert not app.exception and sentence not in texts(app)
 
 
 def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_in_it(
@@ -81,10 +81,10 @@ def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_i
     assert "1 passages with a place for a name; 1 rows left out" in texts(app)
     press(app, "keep_passages")
     with Store(home) as store:
-        found = load_passages(list_passages(store)[0].code, store=store)
-    assert found.passages.digest() == read_passages(text.encode(), placeholder="@@").digest()
-    assert (found.file_name, b"@@" in found.data) == ("passages.jsonl", False)
-    assert [note.row for note in found.passages.notes] == [4]
+        passages = load_passages(list_passages(store)[0].code, store=store)
+    assert passages.passages.digest() == read_passages(text.encode(), placeholder="@@").digest()
+    assert (passages.file_name, b"@@" in passages.data) == ("passages.jsonl", False)
+    assert [note.row for note in passages.passages.notes] == [4]
 
 
 def test_packed_passages_that_are_damaged_or_too_large_are_refused() -> None:
@@ -94,8 +94,8 @@ def test_packed_passages_that_are_damaged_or_too_large_are_refused() -> None:
     bomb = gzip.compress(b"text\n" + b"[NAME] came.\n" * 8_000_000, 1)
     upload(app, bomb, name="q.csv.gz", field="passages")
     assert "The file is larger than 50 MB." in texts(app)
-    other = b'{"resourceType": "Bundle", "entry": []}'
-    upload(app, other, name="fhir.json", field="passages")
+    second_file = b'{"resourceType": "Bundle", "entry": []}'
+    upload(app, second_file, name="fhir.json", field="passages")
     assert "This is FHIR in JSON, not a table." in texts(app)
 
 
@@ -103,5 +103,5 @@ def test_own_controls_are_read_in_the_same_forms(home: Path) -> None:
     app = upload(open_page("audit"), workbook(ROWS))
     upload(app, b'{"PAT_NAME": "Ek, Cy"}\n', name="own.jsonl", field="own")
     press(app, "keep_names")
-    listed = kept(home).candidates
+    listed = read_kept_list(home).candidates
     assert (listed.first[-1], listed.last[-1], listed.is_member[-1]) == ("Cy", "Ek", False)

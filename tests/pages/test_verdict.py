@@ -64,21 +64,23 @@ def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
     reports: Reports,
 ) -> None:
     app, verdict = open_page(), reports["masked_lm"].verdict
-    shown = texts(app)
-    assert '<section class="ka-verdict ka-leak_found">' in shown
-    assert shown.index(RIBBON) < shown.index(f">{verdict.in_short('en')}</p>")
-    assert shown.index(verdict.in_short("en")) < shown.index(verdict.next_step("en"))
-    assert reports["generation"].verdict.in_short("en") in shown
-    assert not app.get("plotly_chart") and verdict.facts("en") not in shown
+    page_text = texts(app)
+    assert '<section class="ka-verdict ka-leak_found">' in page_text
+    assert page_text.index(RIBBON) < page_text.index(f">{verdict.in_short('en')}</p>")
+    assert page_text.index(verdict.in_short("en")) < page_text.index(verdict.now("en"))
+    assert reports["generation"].verdict.in_short("en") in page_text
+    assert not app.get("plotly_chart") and verdict.facts("en") not in page_text
     app = opened(*FOLDS)
-    shown = texts(app)
-    assert verdict.facts("en") in shown
+    page_text = texts(app)
+    assert verdict.facts("en") in page_text
     n_drawn = reports["masked_lm"].candidates.n_reference
     assert (
-        n_drawn and f"{SAY.text('figure_reference')}</td><td" in shown and f">{n_drawn}<" in shown
+        n_drawn
+        and f"{SAY.text('figure_reference')}</td><td" in page_text
+        and f">{n_drawn}<" in page_text
     )
     assert all(chart.proto.alt for chart in app.get("plotly_chart"))
-    assert reports["masked_lm"].digest in shown  # behind the details
+    assert reports["masked_lm"].digest in page_text  # behind the details
     app.selectbox[0].set_value(reports["generation"].digest).run()
     assert not app.exception
     assert parameter(app, "audit") == reports["generation"].digest[:12]
@@ -92,10 +94,10 @@ def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     newer = make_report(2, leak=0.0, hospital="own", at="2026-01-02T00:00:00+00:00")
     keep(old, newer)
     app = opened("recent")
-    shown = texts(app)
+    page_text = texts(app)
     assert parameter(app, "audit") == newer.digest[:12]
-    assert "This audit cannot tell, because" in shown and RIBBON not in shown
-    assert shown.count("Made-up hospital (demo)") == 2
+    assert "This audit cannot tell, because" in page_text and RIBBON not in page_text
+    assert page_text.count("Made-up hospital (demo)") == 2
     of_demo = [" · demo · " in label for label in app.selectbox[0].options]
     assert of_demo == [False, False, True, True]
     app = open_page("verdict", audit="<b>evil</b>")
@@ -110,10 +112,10 @@ def test_what_a_verdict_rests_on_stands_under_it_with_what_it_leaves_open(langua
     verdict = report.verdict
     bounds = verdict.bounds(language)
     assert len(bounds) == 2 and verdict.positive_controls
-    shown = texts(opened("numbers", lang=language)).replace("&#x27;", "'")
+    page_text = texts(opened("numbers", lang=language)).replace("&#x27;", "'")
     lines = [verdict.of_controls(language), verdict.condition(language), *bounds]
-    assert all(f"<li>{line}</li>" in shown for line in lines)
-    assert say.text("positive") in shown and say.text("guards_spelling") in shown
+    assert all(f"<li>{line}</li>" in page_text for line in lines)
+    assert say.text("positive") in page_text and say.text("guards_spelling") in page_text
     with_percent = [line for line in lines if "5\N{NO-BREAK SPACE}%" in line]
     assert with_percent == [verdict.condition(language)]
 
@@ -125,19 +127,19 @@ def test_names_worth_a_look_are_shown_where_a_leak_is_found_alone() -> None:
     look = SAY.text("names_decision_of_worth_a_look")
     n_flagged = strong.verdict.n_flagged
     assert strong.verdict.n_worth_a_look > 10 > n_flagged > 0
-    shown = texts(opened("strongest", audit=strong.digest[:12]))
-    assert shown.count(f">{look}<") == 10 - n_flagged
-    shown = texts(opened("strongest", audit=weak.digest[:12]))
-    assert look not in shown and "No name stands out or is worth a look" in shown
+    page_text = texts(opened("strongest", audit=strong.digest[:12]))
+    assert page_text.count(f">{look}<") == 10 - n_flagged
+    page_text = texts(opened("strongest", audit=weak.digest[:12]))
+    assert look not in page_text and "No name stands out or is worth a look" in page_text
 
 
 def test_a_verdict_of_an_older_rule_says_so() -> None:
     report = make_report(2)
     old = {"state": "none_found_at_this_power", "english": "x", "japanese": "y"}
     keep(report.changed(verdict=old))
-    shown = texts(opened("numbers", "recent"))
-    assert shown.count("None found at this power (rule of version 1)") == 2
-    assert SAY.text("older_rule", rule=1) in shown and SAY.text("bounds") not in shown
+    page_text = texts(opened("numbers", "recent"))
+    assert page_text.count("None found at this power (rule of version 1)") == 2
+    assert SAY.text("older_rule", rule=1) in page_text and SAY.text("bounds") not in page_text
 
 
 def test_an_audit_is_judged_again_with_another_source_and_its_new_report_is_opened() -> None:
@@ -169,15 +171,15 @@ def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over(
     names = {"general": "general", "hospital": "hospital-40"}
     folder = DEMO_HOSPITAL / "en" / "models"
     models = {
-        who: {"name": name, "digest": compute_model_digest(folder / name)}
-        for who, name in names.items()
+        role: {"name": name, "digest": compute_model_digest(folder / name)}
+        for role, name in names.items()
     }
     keep(make_report(2).changed(models=models))
     app = open_page()
     query = next(query for label, _, query in links(app) if label == SAY.text("no_other_run"))
-    found = parse_qs(query)
-    assert found["scenario"] == ["1"]
-    assert [found[who] for who in names] == [[f"demo:en/{name}"] for name in names.values()]
+    parameters = parse_qs(query)
+    assert parameters["scenario"] == ["1"]
+    assert [parameters[role] for role in names] == [[f"demo:en/{name}"] for name in names.values()]
     assert "says nothing about the other" in texts(app)
 
 
@@ -185,15 +187,15 @@ def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates() 
     members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
     keep(make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"]))
     app = opened(*FOLDS[:5])
-    shown = texts(app)
-    assert "S*** W***" in shown
-    assert not any(part in shown for member in MEMBERS for part in member)
-    assert "<img" not in shown and "&lt;img src=x&gt;" in shown
+    page_text = texts(app)
+    assert "S*** W***" in page_text
+    assert not any(part in page_text for member in MEMBERS for part in member)
+    assert "<img" not in page_text and "&lt;img src=x&gt;" in page_text
     labels = [*(x.value for x in app.markdown), *(x.value for x in app.caption)]
     assert not any("evil" in label for label in labels)
     keep(make_report(2, has_truth=False))
-    shown = texts(opened("numbers"))
-    assert SAY.text("numbers_no_truth") in shown and SAY.text("figure_tpr") not in shown
+    page_text = texts(opened("numbers"))
+    assert SAY.text("numbers_no_truth") in page_text and SAY.text("figure_tpr") not in page_text
 
 
 def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
@@ -201,9 +203,9 @@ def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
     report = make_report(2, notes=[note.dump(), "Something <new>."])
     keep(report)
     printed = report_html(report, choice=ReportChoice(language="ja"), other=None)
-    for shown in (texts(opened("limits", lang="ja")), printed):
-        assert "文章のファイルから 3 行を除きました。" in shown and note not in shown
-        assert "Something &lt;new&gt;." in shown  # what has no translation stays
+    for page_text in (texts(opened("limits", lang="ja")), printed):
+        assert "文章のファイルから 3 行を除きました。" in page_text and note not in page_text
+        assert "Something &lt;new&gt;." in page_text  # what has no translation stays
     assert note in report_html(report, choice=ReportChoice(language="en"), other=None)
 
 
@@ -243,8 +245,8 @@ def test_it_shows_the_verdict_as_soon_as_the_first_audit_of_a_job_is_kept(
 # --- the decision ---
 
 
-def kept(report: AuditReport) -> Any:
-    return read_decision(report.digest, store=Store(results_dir()))
+def read_kept_decision(report: AuditReport) -> Any:
+    return kept_decision(report.digest, store=Store(results_dir()))
 
 
 UNSAVED = "ka-brand ka-unsaved"
@@ -253,13 +255,19 @@ UNSAVED = "ka-brand ka-unsaved"
 
 def choose(app: AppTest, code: str, *, reasons: str) -> AppTest:
     """Decide, and press the button that keeps it."""
-    next(one for one in app.radio if one.key.startswith("decision_choice_")).set_value(code)
-    next(one for one in app.text_area if one.key.startswith("decision_")).set_value(reasons)
+    next(widget for widget in app.radio if widget.key.startswith("decision_choice_")).set_value(
+        code
+    )
+    next(widget for widget in app.text_area if widget.key.startswith("decision_")).set_value(
+        reasons
+    )
     return press(app, "decision_keep")
 
 
 def sign_as(app: AppTest, name: str) -> AppTest:
-    next(one for one in app.text_input if one.key.startswith("decision_name_")).set_value(name)
+    next(widget for widget in app.text_input if widget.key.startswith("decision_name_")).set_value(
+        name
+    )
     return press(app, "decision_sign_now")
 
 
@@ -267,24 +275,33 @@ def test_a_decision_is_kept_signed_and_on_page_one_of_the_report(reports: Report
     report = reports["masked_lm"]
     assert "Choose one of the four." in texts(press(open_page(), "decision_keep"))
     app = choose(opened("report"), "retrain", reasons=f"First line\n{HOSTILE}")
-    assert (kept(report).recommendation, kept(report).signatures) == ("retrain", ())
+    assert (read_kept_decision(report).recommendation, read_kept_decision(report).signatures) == (
+        "retrain",
+        (),
+    )
     assert UNSAVED not in texts(app)
     sign_as(app, "A. Auditor <b>")
     assert SAY.text("decision_signed") in texts(app) and "A. Auditor &lt;b&gt;" in texts(app)
-    assert [(one.name, one.role) for one in kept(report).signatures] == [
-        ("A. Auditor <b>", "auditor")
-    ]
-    shown = preview(app)
-    assert "First line<br>![x](http://evil.example/p.png)&lt;img src=x&gt;" in shown
-    assert shown.index("A. Auditor &lt;b&gt;") < shown.index('<div class="page">')
+    assert [
+        (signature.name, signature.role) for signature in read_kept_decision(report).signatures
+    ] == [("A. Auditor <b>", "auditor")]
+    page_text = preview(app)
+    assert "First line<br>![x](http://evil.example/p.png)&lt;img src=x&gt;" in page_text
+    assert page_text.index("A. Auditor &lt;b&gt;") < page_text.index('<div class="page">')
     sign_as(app, "a. auditor <B>")  # nobody signs twice
-    assert SAY.text("decision_refused") in texts(app) and len(kept(report).signatures) == 1
+    assert (
+        SAY.text("decision_refused") in texts(app)
+        and len(read_kept_decision(report).signatures) == 1
+    )
     sign_as(app, "O. Officer")
-    assert [one.role for one in kept(report).signatures] == ["auditor", "officer"]
+    assert [signature.role for signature in read_kept_decision(report).signatures] == [
+        "auditor",
+        "officer",
+    ]
     press(app, "decision_withdraw_officer")
-    assert [one.role for one in kept(report).signatures] == ["auditor"]
+    assert [signature.role for signature in read_kept_decision(report).signatures] == ["auditor"]
     choose(app, "no_release", reasons="Other reasons")
-    assert kept(report).signatures == ()
+    assert read_kept_decision(report).signatures == ()
     actions = [entry.action for entry in access_log.entries(audit=report.digest)]
     assert actions.count("decided") == 2 and actions.count("signed") == 2
 
@@ -292,19 +309,19 @@ def test_a_decision_is_kept_signed_and_on_page_one_of_the_report(reports: Report
 def test_reasons_outlast_a_visit_to_another_page_and_what_another_decides_is_not_overwritten(
     reports: Reports,
 ) -> None:
-    app, other = open_page(), open_page()
-    area = next(one for one in app.text_area if one.key.startswith("decision_"))
+    app, other_session = open_page(), open_page()
+    area = next(widget for widget in app.text_area if widget.key.startswith("decision_"))
     assert UNSAVED not in texts(app)
     area.set_value("Half a thought").run()
     assert UNSAVED in texts(app)
     app.switch_page("../method.py").run()
     assert UNSAVED in texts(app)
     app.switch_page("../verdict.py").run()
-    assert area.key in [one.key for one in app.text_area if one.value == "Half a thought"]
-    choose(other, "release", reasons="")
+    assert area.key in [widget.key for widget in app.text_area if widget.value == "Half a thought"]
+    choose(other_session, "release", reasons="")
     choose(app, "retrain", reasons="")
     assert SAY.text("decision_refused") in texts(app) and "Somebody else" in texts(app)
-    assert kept(reports["masked_lm"]).recommendation == "release"
+    assert read_kept_decision(reports["masked_lm"]).recommendation == "release"
 
 
 # --- what is handed over ---
@@ -319,8 +336,10 @@ def test_the_preview_is_the_report_in_its_language_and_every_file_can_be_had(
     assert '<html lang="ja">' in preview(app)
     assert not any(part in preview(app) for member in MEMBERS for part in member)
     files = ("zip", "html", "names_csv", "measures_csv", "json")
-    found = {key: is_closed for key, is_closed in downloads(app).items() if "report" in key}
-    assert found == dict.fromkeys((f"report_{file}" for file in files), False)
+    downloads_closed = {
+        key: is_closed for key, is_closed in downloads(app).items() if "report" in key
+    }
+    assert downloads_closed == dict.fromkeys((f"report_{file}" for file in files), False)
     app.button_group(key="choice_report_language").set_value("en").run()
     assert not app.exception
     assert '<html lang="en">' in preview(app)
@@ -333,9 +352,9 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = opened("report")
-    assert any("Closed until names are revealed" in one for one in captions(app))
+    assert any("Closed until names are revealed" in caption for caption in captions(app))
     names, consent = (
-        f"report_{what}_{reports['masked_lm'].digest}" for what in ("names", "full_confirm")
+        f"report_{control}_{reports['masked_lm'].digest}" for control in ("names", "full_confirm")
     )
     app.radio(key=names).set_value("full").run()
     assert all(downloads(app).values()) and not app.get("iframe")
@@ -347,13 +366,13 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     assert not any(downloads(app).values())
     assert "Wright0" in preview(app) and "Confidential" in preview(app)
     app.selectbox[0].set_value(reports["generation"].digest).run()  # another audit, asked anew
-    other = f"report_names_{reports['generation'].digest}"
-    assert app.radio(key=other).value == "masked" and "Wright0" not in preview(app)
-    app.radio(key=other).set_value("full").run()
+    other_key = f"report_names_{reports['generation'].digest}"
+    assert app.radio(key=other_key).value == "masked" and "Wright0" not in preview(app)
+    app.radio(key=other_key).set_value("full").run()
     assert all(downloads(app).values()) and not app.get("iframe")
     monkeypatch.setattr("pages.ui.access.role", lambda: "reader")
     app = open_page()
-    assert any("only an auditor" in one for one in captions(app))
+    assert any("only an auditor" in caption for caption in captions(app))
     assert "decision_keep" not in keys(app)
     assert SAY.text("role_reader") in texts(app)
 
@@ -361,9 +380,9 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
 def captions(app: AppTest) -> list[str]:
     return [
         caption
-        for one in app.radio
-        if one.key.startswith("report_names_")
-        for caption in one.proto.captions
+        for box in app.radio
+        if box.key.startswith("report_names_")
+        for caption in box.proto.captions
     ]
 
 
@@ -378,10 +397,10 @@ def test_the_log_shows_what_was_taken_and_page_views_when_asked_and_whether_it_i
         access_log.record("exported", who=person, audit=digest, what="zip", n_names=3)
     access_log.record("opened", who="anna", audit=digest, page="setup")
     app = opened("log")
-    shown = texts(app)
-    assert "The access log is whole" in shown and "&lt;img src=x&gt;" in shown
-    assert f"downloaded files · 3 names · {SAY.text('report_zip')}" in shown
-    assert "opened a page" not in shown and "<img" not in shown
+    page_text = texts(app)
+    assert "The access log is whole" in page_text and "&lt;img src=x&gt;" in page_text
+    assert f"downloaded files · 3 names · {SAY.text('report_zip')}" in page_text
+    assert "opened a page" not in page_text and "<img" not in page_text
     app.button_group(key="choice_log_of").set_value("all").run()
     assert "opened a page · Verdict" in texts(app) and "opened a page · New audit" in texts(app)
     assert SAY.html("log_nameless") in texts(app)

@@ -50,7 +50,7 @@ def gate(section: Any, *, page: str = "", **query: str) -> AppTest:
 
 
 @pytest.mark.parametrize(
-    ("section", "labels", "said"),
+    ("section", "labels", "sentence"),
     [
         (OIDC, ["Log in"], "Please log in"),
         (SEVERAL, ["Log in with ward", r"Log in with \!\[x\]\(y\)"], "Please log in"),
@@ -59,10 +59,10 @@ def gate(section: Any, *, page: str = "", **query: str) -> AppTest:
         ("text", [], "Nobody can log in for now"),
     ],
 )
-def test_only_the_way_to_the_login_is_shown(section: Any, labels: list[str], said: str) -> None:
+def test_only_the_way_to_the_login_is_shown(section: Any, labels: list[str], sentence: str) -> None:
     app = gate(section)
     assert [button.label for button in app.button] == labels
-    assert said in texts(app)
+    assert sentence in texts(app)
 
 
 @pytest.mark.parametrize("page", (*PAGES, *HIDDEN))
@@ -112,13 +112,13 @@ def user(app: AppTest, mail: str, *, roles: Any = ROLES, **claims: Any) -> AppTe
     return app
 
 
-def opened(mail: str, **how: Any) -> AppTest:
+def opened(mail: str, **login: Any) -> AppTest:
     app = AppTest.from_file(REPOSITORY / "pages" / "ui" / "main.py", default_timeout=60)
-    return user(app, mail, **how)
+    return user(app, mail, **login)
 
 
 @pytest.mark.parametrize(
-    ("mail", "how", "role"),
+    ("mail", "login", "role"),
     [
         (ANNA, {}, "auditor"),
         (BERT, {}, "auditor"),
@@ -132,9 +132,9 @@ def opened(mail: str, **how: Any) -> AppTest:
     ],
 )
 def test_who_is_listed_gets_in_as_what_is_listed(
-    reports: Reports, mail: str, how: Any, role: str
+    reports: Reports, mail: str, login: Any, role: str
 ) -> None:
-    app = opened(mail, **how)
+    app = opened(mail, **login)
     assert bool(app.title) is bool(role)
     assert ("reveal_now" in keys(app)) is (role == "auditor")
     assert (SAY.text("role_none_title") in texts(app)) is not bool(role)
@@ -154,8 +154,8 @@ def test_every_page_is_whole_for_a_reader_and_shows_no_name(reports: Reports, pa
     app.session_state["is_revealed"] = True
     app.switch_page(f"../{page}.py").run()
     assert not app.exception and app.title
-    shown = texts(app) + "".join(str(frame.value) for frame in app.dataframe)
-    assert not any(part in shown for member in MEMBERS for part in member)
+    page_text = texts(app) + "".join(str(frame.value) for frame in app.dataframe)
+    assert not any(part in page_text for member in MEMBERS for part in member)
 
 
 def tries() -> None:
@@ -171,7 +171,7 @@ def tries() -> None:
     from cache.store import Store
     from pages.ui import access
 
-    seen = read_decision(st.session_state["digest"], store=Store(results_dir()))
+    decision = kept_decision(st.session_state["digest"], store=Store(results_dir()))
     doing = {
         "ask": lambda: service.ask(DemoTask().question()),
         "cancel": lambda: service.cancel("a" * 12),
@@ -179,14 +179,16 @@ def tries() -> None:
         "keep": lambda: Store(results_dir()).put_record("list/x", 1),
         "shelve": lambda: CORPORA.put("a" * 12, {}),
         "remove": lambda: CORPORA.forget("a" * 12),
-        "decide": lambda: access.decide(seen, recommendation="release", reasons="", language="en"),
-        "sign": lambda: access.sign(seen, role="officer", name="Somebody Else"),
-        "withdraw": lambda: access.withdraw(seen, name="bert@h.example"),
+        "decide": lambda: access.decide(
+            decision, recommendation="release", reasons="", language="en"
+        ),
+        "sign": lambda: access.sign(decision, role="officer", name="Somebody Else"),
+        "withdraw": lambda: access.withdraw(decision, name="bert@h.example"),
         "full": lambda: access.logged_export(lambda: b"names", names="full")(),
         "list": lambda: access.logged_export(lambda: b"names", what="names")(),
         "masked": lambda: access.logged_export(lambda: b"S. W.", names="masked")(),
-        "note": lambda: access.note("ran", kind="tagging"),
-        "reveal": lambda: access.note("revealed", reason="check"),
+        "note": lambda: access.log_action("ran", kind="tagging"),
+        "reveal": lambda: access.log_action("revealed", reason="check"),
     }
     st.title("tried")
     try:
@@ -196,17 +198,17 @@ def tries() -> None:
         st.session_state["why"] = str(error)
 
 
-def tried(what: str, mail: str, digest: str) -> tuple[bool, str]:
+def tried(action: str, mail: str, digest: str) -> tuple[bool, str]:
     """Try something as somebody; return whether it was done, and why not."""
     app = AppTest.from_function(tries, default_timeout=60)
-    app.session_state["do"], app.session_state["digest"] = what, digest
+    app.session_state["do"], app.session_state["digest"] = action, digest
     user(app, mail)
     state = app.session_state
     return "done" in state, state["why"] if "why" in state else texts(app)
 
 
 @pytest.mark.parametrize(
-    "what",
+    "action",
     [
         "ask",
         "cancel",
@@ -223,7 +225,7 @@ def tried(what: str, mail: str, digest: str) -> tuple[bool, str]:
     ],
 )
 def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
-    reports: Reports, what: str
+    reports: Reports, action: str
 ) -> None:
     digest, store = reports["masked_lm"].digest, Store(results_dir())
     decide(
@@ -234,10 +236,10 @@ def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
         by=ANNA,
         store=store,
     )
-    before = read_decision(digest, store=store), store.keys(), access_log.entries()
-    is_done, why = tried(what, ROSE, digest)
+    first_state = kept_decision(digest, store=store), store.keys(), access_log.entries()
+    is_done, why = tried(action, ROSE, digest)
     assert not is_done and "nly an auditor may" in why
-    assert (read_decision(digest, store=store), store.keys(), access_log.entries()) == before
+    assert (kept_decision(digest, store=store), store.keys(), access_log.entries()) == first_state
 
 
 def test_a_reader_takes_what_is_masked_with_a_line_of_the_log(reports: Reports) -> None:
@@ -255,8 +257,11 @@ def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
     assert not read_decision(digest, store=store).is_signed
     assert "signed already" in tried("sign", ANNA, digest)[1]
     assert tried("sign", BERT, digest)[0]
-    decision = read_decision(digest, store=store)
-    assert decision.is_signed and [one.name for one in decision.signatures] == [ANNA, BERT]
+    decision = kept_decision(digest, store=store)
+    assert decision.is_signed and [signature.name for signature in decision.signatures] == [
+        ANNA,
+        BERT,
+    ]
     assert "Only who has signed" in tried("withdraw", ANNA, digest)[1]
     assert tried("withdraw", BERT, digest)[0]
     assert not read_decision(digest, store=store).is_signed

@@ -73,7 +73,7 @@ GONE = {
 
 def test_one_japanese_word_stands_for_one_thing() -> None:
     catalogues = [PAGES / "ui" / "words" / "ja", PAGES.parent / "audit" / "catalogue" / "ja"]
-    found = [
+    mistakes = [
         f"{path.name} {key}: {term} is {instead}"
         for folder in catalogues
         for path in sorted(folder.glob("*.json"))
@@ -81,7 +81,7 @@ def test_one_japanese_word_stands_for_one_thing() -> None:
         for term, instead in GONE.items()
         if term in sentence
     ]
-    assert found == []
+    assert mistakes == []
 
 
 ENDINGS = re.compile(
@@ -93,8 +93,8 @@ ENDINGS = re.compile(
 def test_every_sentence_is_used_and_every_use_has_a_sentence() -> None:
     sources = "\n".join(path.read_text(encoding="utf-8") for path in PAGES.rglob("*.py"))
     literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", sources))
-    own = ("link", "title")  # what a page and the router add to its name
-    literal |= {f"{page.stem}_{end}" for page in PAGES.glob("*.py") for end in own}
+    endings = ("link", "title")  # what a page and the router add to its name
+    literal |= {f"{page.stem}_{end}" for page in PAGES.glob("*.py") for end in endings}
     prefixes = {p for p in re.findall(r'f"([a-z_]+_)\{', sources)}
     for words in set(re.findall(r'words="([a-z_]+)"', sources)):  # a form's fields
         fields = [key.removeprefix(f"{words}_set_") for key in ENGLISH if f"{words}_set_" in key]
@@ -104,9 +104,9 @@ def test_every_sentence_is_used_and_every_use_has_a_sentence() -> None:
 
     def is_found(key: str) -> bool:
         """Whether a section adds the key's end to a key of its own: fixed ones, codes, columns."""
-        for at in (at for at, letter in enumerate(key) if letter == "_"):
-            end = key[at + 1 :].removeprefix("why_")
-            if key[:at] in literal | {"column"} and (ENDINGS.fullmatch(end) or end in codes):
+        for position in (position for position, letter in enumerate(key) if letter == "_"):
+            end = key[position + 1 :].removeprefix("why_")
+            if key[:position] in literal | {"column"} and (ENDINGS.fullmatch(end) or end in codes):
                 return True
         return key in literal or any(map(key.startswith, prefixes))
 
@@ -117,26 +117,26 @@ def test_every_sentence_is_used_and_every_use_has_a_sentence() -> None:
 
 
 def test_every_word_of_the_engine_has_a_sentence_and_every_state_a_rule_of_style() -> None:
-    wanted = {f"kind_{kind}" for kind in ("member", "unknown", *CONTROL_KINDS)}
-    wanted |= {f"state_{state}" for state in get_args(State)}
-    wanted |= {f"who_{who}" for who in (GENERAL_ALONE, "popularity")}
-    wanted |= {f"axis_{score}" for score in ("product", "mean_log_ratio")}
+    required_keys = {f"kind_{kind}" for kind in ("member", "unknown", *CONTROL_KINDS)}
+    required_keys |= {f"state_{state}" for state in get_args(State)}
+    required_keys |= {f"who_{guess}" for guess in (GENERAL_ALONE, "popularity")}
+    required_keys |= {f"axis_{score}" for score in ("product", "mean_log_ratio")}
     assert {"product", "mean_log_ratio"} <= {kind.name for kind in SCORES}
-    wanted |= {f"measures_score_{kind.name}" for kind in SCORES if kind.is_ranked}
+    required_keys |= {f"measures_score_{kind.name}" for kind in SCORES if kind.is_ranked}
     # Other tests put kinds of theirs beside the real ones.
     kinds = [kind for kind, task in KINDS.items() if task.startswith("audit.")]
     assert len(kinds) == 11
-    wanted |= {f"jobs_kind_{kind}" for kind in kinds if kind != "audit"}
-    wanted |= {"jobs_kind_audit_1", "jobs_kind_audit_2"}
-    assert wanted <= set(ENGLISH)
+    required_keys |= {f"jobs_kind_{kind}" for kind in kinds if kind != "audit"}
+    required_keys |= {"jobs_kind_audit_1", "jobs_kind_audit_2"}
+    assert required_keys <= set(ENGLISH)
     sheet = (PAGES / "ui" / "style.css").read_text(encoding="utf-8")
     plain = [state for state in get_args(State) if f".ka-verdict.ka-{state}" not in sheet]
     assert plain == []
 
 
 def test_values_in_html_are_escaped() -> None:
-    shown = words_of("en").html("audit_line", hospital="<b>", scenario=1, at="now")
-    assert "&lt;b&gt;" in shown and "<b>" not in shown
+    html = words_of("en").html("audit_line", hospital="<b>", scenario=1, at="now")
+    assert "&lt;b&gt;" in html and "<b>" not in html
 
 
 def test_an_unknown_language_and_an_unfilled_place_are_refused() -> None:

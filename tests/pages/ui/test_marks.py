@@ -22,9 +22,9 @@ from audit.report.documents import Hit, find_hits, listed_names, make_document_v
 from audit.stats import Estimate
 from pages.ui import blocks as shown_as
 from pages.ui import note_text
-from pages.ui.blocks import escaped
+from pages.ui.blocks import escape_html
 from pages.ui.name_documents import documents_file
-from pages.ui.note_text import MarkLabel, masked_stretch, note_html, note_plain, passage_html
+from pages.ui.note_text import MarkLabel, mask_stretch, note_html, note_plain, passage_html
 from tests.pages.make_reports import make_report
 
 HOSTILE = '<img src=x onerror="a()"> & ![x](http://evil.example) </mark>'
@@ -33,8 +33,8 @@ PIECES = ["Ann", "lee", " ", "山田太郎", "<img>", "&amp;", "</mark>", "&", '
 texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 
 
-def stripped(shown: str) -> str:
-    without = re.sub(r"<small>.*?</small>", "", shown)
+def stripped(note_markup: str) -> str:
+    without = re.sub(r"<small>.*?</small>", "", note_markup)
     return html.unescape(re.sub(r"</?mark[^<>]*>", "", without))
 
 
@@ -68,19 +68,21 @@ def test_without_the_marks_the_text_is_the_text_and_masked_as_in_a_file(
             assert stripped(html) == note_plain(text, names=FINDER, is_shown=is_revealed)
         assert html.count("<mark ") == html.count("</mark>") == len(marks)
         for mark in () if is_revealed else marks:
-            assert escaped(masked_stretch(text[mark.start : mark.end])) in html
+            assert escape_html(mask_stretch(text[mark.start : mark.end])) in html
         tags = set(re.findall(r"<[^<>]*>", html))
         assert tags <= {'<mark class="ka-mark ka-mark-flagged">', "</mark>", "<small>", "</small>"}
     assert note_plain(text, names=FINDER, is_shown=True) == text
-    stretches = [masked_stretch(text[mark.start : mark.end]) for mark in marks]
-    assert all(re.fullmatch(r".?\*\*\*", word) for one in stretches for word in one.split())
+    stretches = [mask_stretch(text[mark.start : mark.end]) for mark in marks]
+    assert all(
+        re.fullmatch(r".?\*\*\*", word) for word_part in stretches for word in word_part.split()
+    )
 
 
 def test_masking_and_escaping_by_hand(is_shown: Callable[[bool], None]) -> None:
     is_shown(False)
     text = "Ann Lee, 山田太郎 and <ann>"
     assert note_plain(text, names=FINDER, is_shown=False) == "A*** L***, 山*** and <a***>"
-    assert masked_stretch("d'Arc  X\n子") == "d***  ***\n***"
+    assert mask_stretch("d'Arc  X\n子") == "d***  ***\n***"
     side = '<img src=x onerror="a()"> & ![x] </mark>'
     passage = passage_html(
         Passage(side, ("full",), "", side, "1", None),
@@ -90,7 +92,9 @@ def test_masking_and_escaping_by_hand(is_shown: Callable[[bool], None]) -> None:
     )
     assert stripped(passage) == side + HOSTILE + side
     assert "<img" not in passage
-    assert shown_as.plain("$a$ :red[b]\n# ![x](/p)") == r"\$a\$ \:red\[b\] \# \!\[x\]\(\/p\)"
+    assert (
+        shown_as.escape_markdown("$a$ :red[b]\n# ![x](/p)") == r"\$a\$ \:red\[b\] \# \!\[x\]\(\/p\)"
+    )
 
 
 def test_what_was_put_in_for_a_name_is_shown_and_what_stands_beside_it_is_masked(
@@ -100,14 +104,14 @@ def test_what_was_put_in_for_a_name_is_shown_and_what_stands_beside_it_is_masked
     text = "Mrs. Barbara Hutchinson was seen with her son Ann Lee."
     start = text.index("Barbara")
     place = Hit(start, start + len("Barbara"), "full", ())
-    shown = note_html(
+    html = note_html(
         text,
         names=FINDER,
         marks=[place],
         label=lambda _: MarkLabel("", "patient"),
         is_clear=lambda _: True,
     )
-    assert stripped(shown) == "Mrs. Barbara H*** was seen with her son A*** L***."
+    assert stripped(html) == "Mrs. Barbara H*** was seen with her son A*** L***."
 
 
 def test_a_name_that_the_end_of_the_shown_text_cuts_is_masked(
@@ -115,22 +119,24 @@ def test_a_name_that_the_end_of_the_shown_text_cuts_is_masked(
 ) -> None:
     is_shown(False)
     text = "She was seen by Barbara Hutchinson."
-    for most in range(len(text)):
-        shown = stripped(note_html(text, names=NameFinder(), most=most))
-        assert "Barb" not in shown and "Hut" not in shown
+    for max_chars in range(len(text)):
+        text_shown = stripped(note_html(text, names=NameFinder(), max_chars=max_chars))
+        assert "Barb" not in text_shown and "Hut" not in text_shown
 
 
 def test_characters_that_nobody_sees_hide_no_name() -> None:
     for hidden in ("\u00ad", "\u200b", "\u200d", "\u2060", "\ufeff"):
         text = f"seen: A{hidden}nn L{hidden}ee, and Barbara Hut{hidden}chinson"
-        shown = note_plain(text, names=FINDER, is_shown=False)
-        assert "nn" not in shown and "ee," not in shown and "chinson" not in shown, ascii(shown)
+        masked_text = note_plain(text, names=FINDER, is_shown=False)
+        assert (
+            "nn" not in masked_text and "ee," not in masked_text and "chinson" not in masked_text
+        ), ascii(masked_text)
 
 
 def test_what_is_undefined_is_a_dash_never_a_nan() -> None:
     undefined = Estimate(math.nan, math.nan, math.nan)
-    assert shown_as.percent(math.nan) == shown_as.percent_interval(undefined) == "—"
-    assert shown_as.percent_interval(Estimate(0.0, -0.25, 0.75)) == "−25.0 – 75.0 %"
+    assert shown_as.format_percent(math.nan) == shown_as.format_percent_interval(undefined) == "—"
+    assert shown_as.format_percent_interval(Estimate(0.0, -0.25, 0.75)) == "−25.0 – 75.0 %"
 
 
 def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
