@@ -45,7 +45,7 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     close_left_sessions(app)
     clear_scratch()
     warn_of_secrets()
-    with looking_after(daily=purge_due):
+    with look_after_jobs(daily=purge_due):
         if os.environ.get(DEMO_VARIABLE):
             Thread(target=request_demo, daemon=True).start()
         yield

@@ -110,7 +110,7 @@ def follow_link() -> None:
 def draw_again(say: Words) -> AuditInputs | None:
     """Offer to repeat an audit with a new model; return its inputs if that is chosen."""
     digest_prefix = st.query_params.get("like", "")
-    line = choose_audit(digest_prefix, kept=cached.kept_audits()[0], demo={})
+    line = choose_audit(digest_prefix, audits=cached.kept_audits()[0], demo={})
     if line is None or (line.is_demo and not digest_prefix):
         if digest_prefix:
             draw_remark(say, "audit_like_gone")

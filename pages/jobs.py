@@ -92,7 +92,7 @@ def draw_ways_on(say: Words, job: Job) -> None:
     part = read_finished_sizes(job.question, store=cached.store())
     n = f"{part.get('n_documents') or part['n_inputs']:,}" if part else ""
     if part and draw_button(say, "jobs_part", name=f"part-{job.job_id}", n=n):
-        task = AuditTask.ordered(read_order(job.job_id)).with_sizes(part)
+        task = AuditTask.from_order(read_order(job.job_id)).with_sizes(part)
         change_job(say, lambda: service.ask(task.question(), owner=identify_person()), action="ran")
 
 

@@ -96,7 +96,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
     """Draw the choice of a second audit, and the comparison."""
     other_audits = {
         audit.digest[:12]: audit
-        for audit in others_alike_first(report, kept=section.find_place().audits)
+        for audit in list_other_audits(report, audits=section.find_place().audits)
     }
     if not other_audits:
         draw_absence(say, "measures_no_other")
@@ -298,8 +298,8 @@ def draw_paper(say: Words, report: AuditReport) -> None:
 
 
 def _rules(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
-    for stratum, measures in report.measures.shown.items():
-        for name, judges, rule in measures.judged(report.fixed_score):
+    for stratum, measures in report.measures.table_strata.items():
+        for name, judges, rule in measures.yield_rules(report.fixed_score):
             if judges == "held_out":
                 title = Cell(say.text(f"measures_score_{name}"), say.text("measures_held_out"))
             else:
@@ -318,8 +318,8 @@ def _rates(rule: Rule) -> list[Share]:
 
 
 def _scores(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
-    for stratum, measures in report.measures.shown.items():
-        for score, ranking in measures.ranked(report.fixed_score).items():
+    for stratum, measures in report.measures.table_strata.items():
+        for score, ranking in measures.rank_scores(report.fixed_score).items():
             note = "measures_fixed" if score == report.fixed_score else ""
             note = "measures_baseline" if score in measures.baselines else note
             title = Cell(say.text(f"measures_score_{score}"), say.text(note) if note else "")
@@ -369,7 +369,7 @@ def _draw_published(say: Words, report: AuditReport) -> None:
 
 
 def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[str | int | Cell]:
-    reached_rule, paper_rates = row.here, row.there
+    reached_rule, paper_rates = row.reached, row.published
     label = say.text(f"paper_row_{row.model if table == 2 or not row.attack else row.attack}")
     reached_cells = (
         [*map(estimate_cell, _rates(reached_rule))] if reached_rule else [UNDEFINED] * len(_RATES)

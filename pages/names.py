@@ -76,8 +76,8 @@ def draw_names(say: Words, report: AuditReport) -> None:
     if report.verdict.is_of_todays_rule:
         st.html(blocks.heading("", below=report.verdict.condition(say.language)))
     wish = draw_wish(say, report.table)
-    selected_names = listed.select(report.table, wish=wish)
-    chosen = listed.row_of(report.table, st.query_params.get("name", ""))
+    selected_names = listed.select_names(report.table, wish=wish)
+    chosen = listed.find_row(report.table, st.query_params.get("name", ""))
     write_parameter("name", "" if chosen is None else f"{report.table['name_id'][chosen]:.0f}")
     ids = [f"{name_id:.0f}" for name_id in selected_names["name_id"]]
     if ids:
@@ -309,7 +309,7 @@ def draw_among_controls(
     say: Words, report: AuditReport, name: pd.Series, inspection: Inspection
 ) -> None:
     """Draw the name's score among the scores of the controls that define its p-value."""
-    distribution = listed.among_controls(
+    distribution = listed.place_among_controls(
         name["score"],
         threshold=name["threshold"],
         controls=select_compared_scores(report, inspection, row=int(name["name_id"])),
@@ -381,7 +381,7 @@ def draw_passages(
     draw_heading(say, "names_passages")
     row, matches = int(name["name_id"]), []
     if inspection is not None:
-        matches = listed.fitting_passages(
+        matches = listed.list_fitting_passages(
             inspection.passages,
             places=inspection.best_passages[row].tolist(),
             ratios=inspection.best_log_ratio[row].tolist(),
@@ -420,7 +420,7 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
     view = cached.marked_documents(report.digest)
     if view is None:
         return
-    holds_by_model = {model.who: holds_name(model, name_id=name_id) for model in view.models}
+    holds_by_model = {model.role: holds_name(model, name_id=name_id) for model in view.models}
     counts = {model: int(has.sum()) for model, has in holds_by_model.items()}
     draw_heading(say, "names_documents", n=len(view), **counts)
     citations = []

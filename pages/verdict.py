@@ -287,7 +287,7 @@ def draw_guards(say: Words, report: AuditReport) -> None:
 
 def draw_strongest(say: Words, report: AuditReport) -> None:
     """Draw the names that stand out most, masked, or that no name does."""
-    strongest = strongest_names(report.table)[:N_STRONGEST]
+    strongest = select_strongest_names(report.table)[:N_STRONGEST]
     limits = {"alpha": f"{ALPHA:g}", "look": f"{LOOK_ALPHA:g}"}
     if not len(strongest):
         draw_remark(say, "strongest_none", **limits)

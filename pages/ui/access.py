@@ -379,7 +379,7 @@ def name_form() -> str:
 
 def format_name(first: str, last: str) -> str:
     """Return a name as this session shows it, as initials or in full; not escaped."""
-    return written_name(first, last) if is_revealed() else masked_name(first, last)
+    return written_name(first, last) if is_revealed() else mask_name(first, last)
 
 
 def format_passage_id(passage_id: str, *, number: int) -> str:

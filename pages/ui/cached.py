@@ -158,7 +158,7 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
         If the data directory cannot be used.
     """
     digests = [key.removeprefix("audit/") for key in store().keys("audit/")]
-    demo_codes, lines = set(demo_digests(store()).values()), []
+    demo_codes, lines = set(read_demo_digests(store()).values()), []
     for digest in digests:
         with suppress(AuditError):  # not remembered: running it again makes it readable
             line = _audit_line(digest)
@@ -190,7 +190,7 @@ def _name_by_records(digest: str) -> object:
 @_cache_answers(4, name_answer=_name_by_records)
 def inspection(digest: str) -> Inspection | None:
     """Return the evidence behind an audit's scores, or None if it is not kept."""
-    return kept_inspection(digest, store=store())
+    return read_inspection(digest, store=store())
 
 
 @_cache_answers(4, name_answer=_name_by_records)
@@ -215,7 +215,7 @@ def list_finder(view: lists.KeptNames | None) -> NameFinder:
 @_cache_answers(4, name_answer=_name_by_records)
 def marked_documents(digest: str) -> DocumentView | None:
     """Return an audit's documents with marks at listed names; None in scenario 2."""
-    return document_view(documents(digest), report=report(digest), names=name_finder(digest))
+    return make_document_view(documents(digest), report=report(digest), names=name_finder(digest))
 
 
 @_cache_answers(20, name_answer=lambda digest, **how: (log_mark(), digest, how))
@@ -233,18 +233,18 @@ def access_log(
 def format_names(digest: str, *, is_revealed: bool) -> tuple[str, ...]:
     """Return an audit's names as the screen shows them, in the order of the list; not escaped."""
     table = report(digest).table
-    format_name = written_name if is_revealed else masked_name
+    format_name = written_name if is_revealed else mask_name
     return tuple(map(format_name, table["first_name"], table["last_name"]))
 
 
-rank_names = _cache_answers(64)(ranked_names)
+ranking = _cache_answers(64)(rank_names)
 comparison = _cache_answers(16)(compare_audits)
 
 
 @_cache_answers(64)
 def roc(audit_report: AuditReport, *, score: str, stratum: str) -> RocView:
-    """Return the ROC of one score; raises as `ranked_names`."""
-    return roc_view(rank_names(audit_report, score=score, stratum=stratum))
+    """Return the ROC of one score; raises as `rank_names`."""
+    return make_roc_view(ranking(audit_report, score=score, stratum=stratum))
 
 
 def references(
@@ -255,7 +255,7 @@ def references(
     `audits` are all kept audits, the newest first; raises as `kept_audits`.
     """
     audit = next((line for line in audits if line.digest == audit_report.digest), None)
-    reference_audits = same_but_reference(audit, kept=audits) if audit else ()
+    reference_audits = find_reference_audits(audit, audits=audits) if audit else ()
     comparisons = [
         comparison(audit_report, other=report(reference.digest))
         for reference in reference_audits[:MAX_REFERENCES]

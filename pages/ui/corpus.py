@@ -353,7 +353,9 @@ def draw_onward(say: Words, corpus: KeptCorpus, examination: Examination) -> Non
         return
     left, right = st.columns(2, gap="large")
     kinds = ("primary", "secondary")
-    train_kind, audit_kind = kinds if trained_on(corpus.corpus_id) is None else reversed(kinds)
+    train_kind, audit_kind = (
+        kinds if find_trained_model(corpus.corpus_id) is None else reversed(kinds)
+    )
     with left, st.container(border=True, key="corpus_card_train"):
         draw_heading(say, "corpus_train")
         if draw_button(say, "corpus_train_go", kind=train_kind, icon="model_training"):
@@ -415,8 +417,8 @@ def to_audit(
         )
     if list_digests is None:
         return
-    if not models and (model := trained_on(corpus.corpus_id)) is not None:
-        models = pair_of(model, among=cached.models())
+    if not models and (model := find_trained_model(corpus.corpus_id)) is not None:
+        models = find_pair(model, among=cached.models())
     go_to("audit", names=list_digests[0], passages=list_digests[1], **models)
 
 

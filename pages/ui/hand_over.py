@@ -42,7 +42,7 @@ _REFUSED = "decision_refused"
 
 def draw_decision(say: Words, digest: str) -> Decision:
     """Draw the decision on an audit and its signatures; return the kept decision."""
-    decision = kept_decision(digest, store=cached.store())
+    decision = read_decision(digest, store=cached.store())
     with st.container(border=True, key="decision"):
         draw_heading(say, "decision")
         if may_or_explain("decided", say):

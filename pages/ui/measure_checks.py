@@ -49,7 +49,7 @@ def _calibration(say: Words, report: AuditReport) -> str:
     """Draw the p-values of the listed controls; return the code of the reason if there are none."""
     if report.verdict.control_source in OF_HOSPITAL:
         return "others"
-    view = calibration(report)
+    view = make_calibration(report)
     if view is None:
         return "p" if report.controls_flagged.n_total else "controls"
     draw_heading(say, "measures_calibration")

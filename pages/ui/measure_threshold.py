@@ -47,7 +47,7 @@ def draw(say: Words, report: AuditReport) -> None:
 def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
     """Draw the threshold of one score, and all results that depend on it."""
     with show_refusals(say):
-        names = cached.rank_names(cached.report(digest), score=score, stratum=stratum)
+        names = cached.ranking(cached.report(digest), score=score, stratum=stratum)
         threshold, prevalence = _threshold(say, names, owner=f"{digest} {score}"), _FIRST_PREVALENCE
         left, right = st.columns(2, gap="large")
         if names.has_truth:

@@ -96,7 +96,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
 
 def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWish:
     """Draw filter and search, and return them; `?has=` asks for one name."""
-    name_id = row_of(table, st.query_params.get("has", ""))
+    name_id = find_row(table, st.query_params.get("has", ""))
     write_parameter("has", "" if name_id is None else str(name_id))
     if name_id is not None:
         with st.container(horizontal=True, vertical_alignment="center"):

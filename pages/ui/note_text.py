@@ -117,7 +117,7 @@ def passage_list(pieces: Iterable[tuple[str, str]]) -> str:
 
 def mask_stretch(stretch: str) -> str:
     """Return a stretch of text in which each word is reduced to its initial."""
-    return re.sub(r"\S+", lambda word: masked_name(word[0], ""), stretch)
+    return re.sub(r"\S+", lambda word: mask_name(word[0], ""), stretch)
 
 
 def _split_text(

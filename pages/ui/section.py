@@ -82,13 +82,13 @@ class Place:
 
 def find_place() -> Place:
     """Return the place that the link names; raises as `cached.kept_audits`."""
-    (audits, n_unreadable), demo = cached.kept_audits(), demo_digests(cached.store())
+    (audits, n_unreadable), demo = cached.kept_audits(), read_demo_digests(cached.store())
     # The sidebar's links to pages drop the address's query: the session remembers the audit.
     digest_prefix = st.query_params.get("audit") or st.session_state.get("place_audit", "")
     audit = choose_audit(digest_prefix, kept=audits, demo=demo)
     if audit:
         st.session_state["place_audit"] = audit.digest
-    other_audit = other_scenario(audit, kept=audits) if audit else None
+    other_audit = find_other_scenario(audit, kept=audits) if audit else None
     return Place(audits, n_unreadable, audit, other_audit)
 
 

@@ -260,14 +260,14 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     """Draw the button that opens an audit of the model as hospital's or as reference."""
     is_hospital = model.facts.source in ("private", "file")
     key = f"train_audit_{'hospital' if is_hospital else 'reference'}"
-    hospital = model if is_hospital else trained_on(model.facts.corpus_id or "")
+    hospital = model if is_hospital else find_trained_model(model.facts.corpus_id or "")
     draw_remark(say, f"{key}_why")
     if hospital is None:
         draw_remark(say, "train_audit_no_hospital")
     elif draw_button(
         say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"
     ):
-        models = pair_of(hospital, among=cached.models())
+        models = find_pair(hospital, among=cached.models())
         if not is_hospital:
             models["general"] = f"{LABEL}/{model.run_id}"
         corpus = display_names.corpus_of(hospital)
@@ -296,7 +296,7 @@ def _draw_sibling(say: Words, model: TrainedModel) -> None:
     seconds = model.points[-1].seconds if model.points else 0.0
     draw_remark(say, "train_sibling_why", minutes=f"{math.ceil(seconds / 60):,}")
     if draw_button(say, "train_sibling", name=f"train_sibling_{model.run_id}", icon="group"):
-        task = sibling_task(model, general=parent.path)
+        task = make_sibling_task(model, general=parent.path)
         with st.spinner(say.text("train_starting")):
             JOBS.start(
                 task.question(), n_steps=model.facts.n_steps, n_notes=model.facts.n_documents
@@ -310,7 +310,7 @@ def _audit_sibling(say: Words, corpus: KeptCorpus, model: TrainedModel) -> None:
     with st.spinner(say.text("corpus_keeping")):
         list_digests = attempt(say, lambda: keep_sibling_list(corpus, store=cached.store()))
     if list_digests is not None:
-        models = pair_of(model, among=cached.models())
+        models = find_pair(model, among=cached.models())
         go_to("audit", names=list_digests[0], passages=list_digests[1], **models)
 
 

@@ -246,7 +246,7 @@ def test_it_shows_the_verdict_as_soon_as_the_first_audit_of_a_job_is_kept(
 
 
 def read_kept_decision(report: AuditReport) -> Any:
-    return kept_decision(report.digest, store=Store(results_dir()))
+    return read_decision(report.digest, store=Store(results_dir()))
 
 
 UNSAVED = "ka-brand ka-unsaved"

@@ -171,7 +171,7 @@ def tries() -> None:
     from cache.store import Store
     from pages.ui import access
 
-    decision = kept_decision(st.session_state["digest"], store=Store(results_dir()))
+    decision = read_decision(st.session_state["digest"], store=Store(results_dir()))
     doing = {
         "ask": lambda: service.ask(DemoTask().question()),
         "cancel": lambda: service.cancel("a" * 12),
@@ -236,10 +236,10 @@ def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
         by=ANNA,
         store=store,
     )
-    first_state = kept_decision(digest, store=store), store.keys(), access_log.entries()
+    first_state = read_decision(digest, store=store), store.keys(), access_log.entries()
     is_done, why = tried(action, ROSE, digest)
     assert not is_done and "nly an auditor may" in why
-    assert (kept_decision(digest, store=store), store.keys(), access_log.entries()) == first_state
+    assert (read_decision(digest, store=store), store.keys(), access_log.entries()) == first_state
 
 
 def test_a_reader_takes_what_is_masked_with_a_line_of_the_log(reports: Reports) -> None:
@@ -257,7 +257,7 @@ def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
     assert not read_decision(digest, store=store).is_signed
     assert "signed already" in tried("sign", ANNA, digest)[1]
     assert tried("sign", BERT, digest)[0]
-    decision = kept_decision(digest, store=store)
+    decision = read_decision(digest, store=store)
     assert decision.is_signed and [signature.name for signature in decision.signatures] == [
         ANNA,
         BERT,
