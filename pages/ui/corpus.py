@@ -418,7 +418,7 @@ def to_audit(
     if list_digests is None:
         return
     if not models and (model := find_trained_model(corpus.corpus_id)) is not None:
-        models = find_pair(model, among=cached.models())
+        models = find_pair(model, models=cached.models())
     go_to("audit", names=list_digests[0], passages=list_digests[1], **models)
 
 

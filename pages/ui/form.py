@@ -34,7 +34,7 @@ def ask_fields(
     Other `defaults` reset the boxes. An empty box of an optional field is None. The entries are not
     checked; the record itself refuses invalid ones: `defaults.with_(**entries)`.
     """
-    mark = f"{key}_{zlib.crc32(defaults.written()):08x}"
+    mark = f"{key}_{zlib.crc32(defaults.to_bytes()):08x}"
     entries, columns = {}, st.columns(n_columns)
     for place, field in enumerate(fields):
         field_info = type(defaults).model_fields[field]

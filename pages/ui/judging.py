@@ -23,7 +23,7 @@ JOBS = FollowedJobs("judge", "judge", lambda _, digest: go_to("verdict", audit=d
 
 def find_siblings(question: Mapping[str, Any]) -> dict[str, KeptAudit]:
     """Return the kept audits that can serve as a sibling's audit, by the start of their digest."""
-    audits = find_possible_siblings(question, kept=cached.kept_audits()[0])
+    audits = find_possible_siblings(question, audits=cached.kept_audits()[0])
     return {audit.digest[:12]: audit for audit in audits}
 
 

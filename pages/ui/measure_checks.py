@@ -144,7 +144,7 @@ def _reference_rows(
             f"{flagged.n_hits} / {flagged.n_total}", estimate_cell(flagged.interval()).below
         )
     rows: list[list[str | int | Cell]] = []
-    for name, stratum in audit_report.measures.shown.items():
+    for name, stratum in audit_report.measures.table_strata.items():
         held_out = stratum.held_out[audit_report.fixed_score].confusion
         aucs = (stratum.scores[audit_report.fixed_score].auc, stratum.baselines[GENERAL_ALONE].auc)
         rows.append(
@@ -194,7 +194,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
             *_group_cells(group),
             *(_group_cells(general)[1:3] if general else [UNDEFINED] * 2),
         ]
-        for group, general in view.compared
+        for group, general in view.by_mentions
     ]
     table, chart = Table(("mentions", *columns), rows), _exposure_chart(say, view)
     draw_figure(say, "measures_canaries", chart, table=table, audit=report.digest)
@@ -211,7 +211,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
             Cell(say.text(f"measures_score_{score}"), notes.get(score, "")),
             *_group_cells(exposure.whole),
         ]
-        for score, exposure in view.ordered.items()
+        for score, exposure in view.by_score.items()
     ]
     table = Table(("measures_score", *columns[:5]), rows)
     draw_table(say, "measures_canaries_scores", table, audit=report.digest)
@@ -222,7 +222,7 @@ def _canaries(say: Words, report: AuditReport) -> str:
 
 def _exposure_chart(say: Words, view: Exposure) -> object:
     """Return a chart with a dot for each planted name, means with intervals, and three limits."""
-    fixed, general = next(iter(view.ordered.values())), view.scores.get(GENERAL_ALONE)
+    fixed, general = next(iter(view.by_score.values())), view.scores.get(GENERAL_ALONE)
     name = {
         key: say.text(f"measures_canaries_{key}")
         for key in ("most", "found", "chance", "one", "general", "attack", "x", "bits")

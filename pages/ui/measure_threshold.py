@@ -72,7 +72,7 @@ def _panel(say: Words, digest: str, *, score: str, stratum: str) -> None:
 
 def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
     """Draw the inputs for a threshold and return it; all of them write `?t=`."""
-    state, axis, useful = st.session_state, names.axis, thresholds.useful_thresholds(names)
+    state, axis, useful = st.session_state, names.axis, thresholds.find_useful_thresholds(names)
     last_owner, last_text = state.get(_LAST, ("", ""))
     # A threshold written for another score is ignored; one of a link or of a step back is not.
     texts = [
@@ -85,7 +85,9 @@ def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
         for threshold in map(thresholds.read_threshold, texts)
         if not math.isnan(threshold)
     ]
-    threshold = state[_EXACT] = (linked_thresholds or [thresholds.first_threshold(useful)])[0]
+    threshold = state[_EXACT] = (linked_thresholds or [thresholds.choose_first_threshold(useful)])[
+        0
+    ]
     state[_SLIDER], state[_LAST] = axis.place_of(threshold), (owner, repr(threshold))
     write_parameter("t", repr(threshold))
     for column, code in zip(st.columns(len(USEFUL)), USEFUL, strict=True):
@@ -177,7 +179,7 @@ def _draw_roc(say: Words, digest: str, *, names: RankedNames, view: Reached) -> 
 def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: list[str]) -> None:
     """Draw the TPR at low FPRs as cards, with a remark if the list cannot resolve one."""
     measures, cards = report.measures.strata[stratum], []
-    ranked = measures.ranked(report.fixed_score)
+    ranked = measures.rank_scores(report.fixed_score)
     for fpr in LOW_FPRS:
         own_tpr, *other_tprs = (ranked[code].tpr(fpr) for code in codes)
         compared_tprs = zip(codes[1:], other_tprs, strict=True)
@@ -199,7 +201,7 @@ def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: lis
 
 def _roc_chart(say: Words, curves: dict[str, RocView], *, view: Reached, is_log: bool) -> object:
     assert view.counts is not None
-    visible_curves, floor = thresholds.drawn(list(curves.values()), is_log=is_log)
+    visible_curves, floor = thresholds.fit_to_axes(list(curves.values()), is_log=is_log)
     ends = [100 * max(floor), 100.0]
     series = [Series(say.text("measures_chance"), ends, ends, dash="longdash", hover="")]
     for curve in reversed(visible_curves):

@@ -74,7 +74,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
     columns = {"holds": [say.text(f"documents_holds_{group}") for group in documents.GROUPS]}
     for model in view.models:
         shares = [model.share(group) for group in documents.GROUPS]
-        role = f"column_{model.who}"
+        role = f"column_{model.role}"
         columns[role, "n"] = [
             say.text("documents_k_of_n", k=share.n_hits, n=share.n_total) for share in shares
         ]
@@ -143,7 +143,7 @@ def documents_file(view: DocumentView, rows: Rows, form: str, is_shown: bool) ->
         return note_plain(model.texts[row], names=view.names, is_shown=is_shown)
 
     lines = [
-        (row, model.who, text_of(model, row)) for row in rows.tolist() for model in view.models
+        (row, model.role, text_of(model, row)) for row in rows.tolist() for model in view.models
     ]
     header = ("document_id", "model", "text")
     if form == "csv":
@@ -158,7 +158,7 @@ def _pair(
     columns = []
     for model in view.models:
         text = marked_text(say, table, view, model, number=number, wished_id=wished_id)
-        heading = escape_html(say.text(f"column_{model.who}"))
+        heading = escape_html(say.text(f"column_{model.role}"))
         columns.append(f"<div><h3>{heading}</h3>{note_box(text)}</div>")
     title = escape_html(say.text("documents_one", number=number))
     return f'<section class="ka-pair"><p>{title}</p><div>{"".join(columns)}</div></section>'

@@ -58,7 +58,7 @@ def note_html(
     names
         Finder of the names; None only for a text that this person has just pasted.
     marks
-        Stretches to mark, ordered and without overlap, as of `audit.report.documents.marks_of`.
+        Stretches to mark, ordered and without overlap, as of `audit.report.documents.merge_hits`.
     label
         Returns the words beside a mark; None hides the mark.
     is_clear

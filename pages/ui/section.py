@@ -85,10 +85,10 @@ def find_place() -> Place:
     (audits, n_unreadable), demo = cached.kept_audits(), read_demo_digests(cached.store())
     # The sidebar's links to pages drop the address's query: the session remembers the audit.
     digest_prefix = st.query_params.get("audit") or st.session_state.get("place_audit", "")
-    audit = choose_audit(digest_prefix, kept=audits, demo=demo)
+    audit = choose_audit(digest_prefix, audits=audits, demo=demo)
     if audit:
         st.session_state["place_audit"] = audit.digest
-    other_audit = find_other_scenario(audit, kept=audits) if audit else None
+    other_audit = find_other_scenario(audit, audits=audits) if audit else None
     return Place(audits, n_unreadable, audit, other_audit)
 
 

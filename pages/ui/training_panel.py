@@ -267,7 +267,7 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     elif draw_button(
         say, key, name=f"train_audit_{model.run_id}", kind="primary", icon="fact_check"
     ):
-        models = find_pair(hospital, among=cached.models())
+        models = find_pair(hospital, models=cached.models())
         if not is_hospital:
             models["general"] = f"{LABEL}/{model.run_id}"
         corpus = display_names.corpus_of(hospital)
@@ -310,7 +310,7 @@ def _audit_sibling(say: Words, corpus: KeptCorpus, model: TrainedModel) -> None:
     with st.spinner(say.text("corpus_keeping")):
         list_digests = attempt(say, lambda: keep_sibling_list(corpus, store=cached.store()))
     if list_digests is not None:
-        models = find_pair(model, among=cached.models())
+        models = find_pair(model, models=cached.models())
         go_to("audit", names=list_digests[0], passages=list_digests[1], **models)
 
 
