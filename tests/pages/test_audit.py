@@ -213,7 +213,7 @@ def test_what_is_new_is_kept_when_the_page_is_left_or_the_audit_starts(
     assert (parameter(app, "names"), len(read_kept_list(home).candidates)) == (code, 2)
     upload(app, (HEADER + "Udo,Zorn,1\nAnn,Lee,0\nBo,Ek,0\n").encode())
     press(app, "start")
-    request = AuditTask.ordered(submitted_questions[0].order).request
+    request = AuditTask.from_order(submitted_questions[0].order).request
     assert request.candidates == read_kept_list(home).candidates and len(request.candidates) == 3
     assert parameter(app, "names") == read_kept_list(home).line.code != code
 
@@ -290,7 +290,7 @@ def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
         question.set_value(answer).run()
         assert "It can show at most" not in plan_of(app) and "Not answered" not in texts(app)
     press(app, "start")
-    request = AuditTask.ordered(submitted_questions[0].order).request
+    request = AuditTask.from_order(submitted_questions[0].order).request
     assert request.control_source == (answer or "drawn")
     assert read_kept_list(home).candidates.source == (answer or "")
     assert (source_box(app) is None) == (answer is not None)
@@ -318,7 +318,7 @@ def test_own_controls_are_added_to_a_list_without_truth(
     assert "if these controls are of the same population" in plan_of(app)
     assert needs_of(app)[0][2:] == ("9", "too few")
     press(app, "start")
-    candidates = AuditTask.ordered(submitted_questions[0].order).request.candidates
+    candidates = AuditTask.from_order(submitted_questions[0].order).request.candidates
     assert candidates == read_kept_list(home).candidates and candidates.source == "own"
     assert (candidates.is_member.count(None), candidates.control_kind.count("own")) == (2, 9)
     in_notes = (HEADER + "Bo,Ek,1\n").encode()
@@ -360,7 +360,7 @@ def test_a_sibling_is_chosen_among_audits_that_asked_the_same(
     assert parameter(app, "sibling") == "a" * 12
     assert "if the sibling&#x27;s audit saw the names" in plan_of(app)
     press(app, "start")
-    assert AuditTask.ordered(submitted_questions[0].order).request.sibling == "a" * 64
+    assert AuditTask.from_order(submitted_questions[0].order).request.sibling == "a" * 64
     app.radio(key="choice_preset").set_value("paper").run()
     assert "was asked something else than this one" in texts(app)
     assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
@@ -376,7 +376,7 @@ def test_a_change_of_settings_plans_anew(home: Path, submitted_questions: list[Q
     assert "--micro-batch=8" in app.code[-1].value
     box(app, "selectbox", "_device").select("cpu").run()
     press(app, "start")
-    request = AuditTask.ordered(submitted_questions[0].order).request
+    request = AuditTask.from_order(submitted_questions[0].order).request
     assert (request.posterior, request.device) == (PosteriorSettings(micro_batch=8), "cpu")
 
 
@@ -391,7 +391,7 @@ def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
     assert "has no [MASK]." not in texts(app)
     press(app, "start")
     assert (
-        AuditTask.ordered(submitted_questions[0].order).request.generation.prompt
+        AuditTask.from_order(submitted_questions[0].order).request.generation.prompt
         == "[MASK] is here"
     )
 
@@ -430,7 +430,7 @@ def test_the_same_again_asks_for_the_new_model_alone(
     assert parameter(app, "hospital") == ""
     app.selectbox(key="pick_hospital").select("demo:en/hospital-40").run()
     press(app, "start")
-    assert AuditTask.ordered(submitted_questions[0].order).request.question() == question
+    assert AuditTask.from_order(submitted_questions[0].order).request.question() == question
     link = {key: parameter(app, key) for key in (*ALL, "like", "preset", "scenario")}
     assert request.audit_digest() in plan_of(open_page("audit", **link))
     assert "names no audit" not in texts(open_page("audit", like="c" * 12))

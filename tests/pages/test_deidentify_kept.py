@@ -270,7 +270,7 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
     (job,) = service.active_jobs()
     assert "deidentify_left_look" not in keys(app)
     table.claim(job.job_id)
-    report = TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    report = TaggingTask.from_order(read_order(job.job_id)).run(quiet())
     table.end(job.job_id, state="done", result=report)
     app.run()
     assert "1 of 4 patients have a combination" in texts(app)
@@ -299,7 +299,7 @@ def test_a_register_is_handed_in_with_the_notes_and_its_fit_is_shown() -> None:
     box.upload("高橋健一.csv", rows, "text/csv").run()
     press(app, "deidentify_go_file")
     (job,) = service.active_jobs()
-    TaggingTask.ordered(read_order(job.job_id)).run(quiet())
+    TaggingTask.from_order(read_order(job.job_id)).run(quiet())
     (tagged,) = TAGGED_SETS.all()
     assert [note.released for note in read_notes(tagged)] == ["【氏名】は元気。"]
     notes_page = open_notes(tagged=tagged.tagged_id)
