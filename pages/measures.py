@@ -112,7 +112,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
         for code, audit in other_audits.items()
     }
     code = choose(say, "measures_other", lines, is_long=True)
-    comparison = cached.comparison(report, other=cached.report(other_audits[code].digest))
+    comparison = cached.comparison(report, other_report=cached.report(other_audits[code].digest))
     _draw_verdicts(say, report, comparison)
     counts = {"one": comparison.n_only_one, "other": comparison.n_only_other}
     if comparison.names.empty:

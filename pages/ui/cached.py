@@ -257,7 +257,7 @@ def references(
     audit = next((line for line in audits if line.digest == audit_report.digest), None)
     reference_audits = find_reference_audits(audit, audits=audits) if audit else ()
     comparisons = [
-        comparison(audit_report, other=report(reference.digest))
+        comparison(audit_report, other_report=report(reference.digest))
         for reference in reference_audits[:MAX_REFERENCES]
     ]
     return comparisons, len(reference_audits[MAX_REFERENCES:])

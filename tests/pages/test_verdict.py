@@ -67,7 +67,7 @@ def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
     page_text = texts(app)
     assert '<section class="ka-verdict ka-leak_found">' in page_text
     assert page_text.index(RIBBON) < page_text.index(f">{verdict.in_short('en')}</p>")
-    assert page_text.index(verdict.in_short("en")) < page_text.index(verdict.now("en"))
+    assert page_text.index(verdict.in_short("en")) < page_text.index(verdict.next_step("en"))
     assert reports["generation"].verdict.in_short("en") in page_text
     assert not app.get("plotly_chart") and verdict.facts("en") not in page_text
     app = opened(*FOLDS)
