@@ -94,14 +94,14 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
         np.flatnonzero(full[0])
     )
     marks = merge_hits(hits)
-    assert all(one.end <= two.start for one, two in pairwise(marks))
+    assert all(mark.end <= next_mark.start for mark, next_mark in pairwise(marks))
     covered = [i for mark in marks for i in range(mark.start, mark.end)]
     assert len(covered) == len(set(covered))
     assert set(covered) == {i for hit in hits for i in range(hit.start, hit.end)}
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected_marks"),
     [
         ("so Ann  Lee, came", [("Ann  Lee", "full", (0,))]),
         ("LEE was here", [("LEE", "part", (0, 1))]),
@@ -114,9 +114,9 @@ def test_hits_are_those_that_the_attack_counts_and_marks_cover_them(text: str) -
         ("in der STRASSE", [("STRASSE", "full", (4,))]),
     ],
 )
-def test_marks_by_hand(text: str, wanted: list[tuple[str, str, tuple[int, ...]]]) -> None:
+def test_marks_by_hand(text: str, expected_marks: list[tuple[str, str, tuple[int, ...]]]) -> None:
     marks = merge_hits(find_hits([text], index=PartIndex(make_candidates(NAMES[:11])))[0])
-    assert [(text[m.start : m.end], m.part, m.name_ids) for m in marks] == wanted
+    assert [(text[m.start : m.end], m.part, m.name_ids) for m in marks] == expected_marks
 
 
 def test_a_hit_that_reaches_out_of_another_keeps_its_rest() -> None:
@@ -142,11 +142,11 @@ FINDER = NameFinder(listed_names(REPORT.table))
 
 @pytest.fixture(scope="module")
 def view() -> DocumentView:
-    found = make_document_view(
+    document_view = make_document_view(
         {"hospital": HOSPITAL, "general": GENERAL}, report=REPORT, names=FINDER
     )
-    assert found is not None
-    return found
+    assert document_view is not None
+    return document_view
 
 
 def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> None:
@@ -168,7 +168,7 @@ def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> N
 
 
 @pytest.mark.parametrize(
-    ("wish", "wanted"),
+    ("wish", "expected_rows"),
     [
         ({}, list(range(N))),
         ({"group": "member"}, [0, 3, 25]),
@@ -189,8 +189,10 @@ def test_documents_are_counted_by_whose_names_they_hold(view: DocumentView) -> N
         ({"text": "Wright", "is_revealed": True}, [0, 24, 25]),
     ],
 )
-def test_filters_by_hand(view: DocumentView, wish: dict[str, Any], wanted: list[int]) -> None:
-    assert select_documents(view, wish=DocumentWish(**wish)).tolist() == wanted
+def test_filters_by_hand(
+    view: DocumentView, wish: dict[str, Any], expected_rows: list[int]
+) -> None:
+    assert select_documents(view, wish=DocumentWish(**wish)).tolist() == expected_rows
 
 
 def test_a_filter_that_is_not_there_is_refused(view: DocumentView) -> None:
@@ -211,9 +213,9 @@ def test_a_search_passes_over_names_that_are_found_and_not_listed_as_well() -> N
         ("soft", [0, 1], [0, 1]),
         ("by dr. b", [], [0]),
     ):
-        for is_revealed, wanted in ((False, hidden), (True, revealed)):
+        for is_revealed, expected_rows in ((False, hidden), (True, revealed)):
             wish = DocumentWish(text=text, is_revealed=is_revealed)
-            assert select_documents(view, wish=wish).tolist() == wanted, (text, is_revealed)
+            assert select_documents(view, wish=wish).tolist() == expected_rows, (text, is_revealed)
 
 
 def test_a_search_of_masked_texts_has_a_limit_and_says_so() -> None:
@@ -242,9 +244,9 @@ def test_a_search_of_passages_passes_over_masked_names() -> None:
         ("IS OLD", [1], [1]),
         ("", [1, 2], [1, 2]),
     ):
-        for how, wanted in (({"masking": masking}, hidden), ({}, revealed)):
-            rows = select_passages(inspection, table=report.table, text=text, **how)
-            assert [number for number, *_ in rows] == wanted, (text, how)
+        for options, expected_numbers in (({"masking": masking}, hidden), ({}, revealed)):
+            rows = select_passages(inspection, table=report.table, text=text, **options)
+            assert [number for number, *_ in rows] == expected_numbers, (text, options)
 
 
 def test_passages_are_listed_with_their_owner() -> None:
@@ -262,5 +264,5 @@ def test_passages_are_listed_with_their_owner() -> None:
         (3, passages[2], None),
         (4, passages[3], None),
     ]
-    found = select_passages(inspection, table=report.table, text="IS 50")
-    assert found == [(1, passages[0], 2)]
+    passage_rows = select_passages(inspection, table=report.table, text="IS 50")
+    assert passage_rows == [(1, passages[0], 2)]

@@ -41,12 +41,12 @@ DOCUMENTS = {"hospital": ["sophia0 wright0 is here", "=1+1"], "general": ["nobod
 
 @pytest.fixture(scope="module")
 def report() -> AuditReport:
-    made = make_report(1, names=make_special_names())
+    audit_report = make_report(1, names=make_special_names())
     linking = {"rank_by_passage": [{"name_id": 0, "passage_id": "Wright0-chart", "rank": 1.0}]}
-    return made.changed(details=made.to_json()["details"] | {"linking": linking})
+    return audit_report.changed(details=audit_report.to_json()["details"] | {"linking": linking})
 
 
-def zipped(report: AuditReport, choice: ReportChoice, **more: Any) -> bytes:
+def zip_report(report: AuditReport, choice: ReportChoice, **more: Any) -> bytes:
     files = bundle_files(report, choice=choice, **more)
     return bundle(files, folder=bundle_name(report, choice=choice))
 
@@ -72,18 +72,18 @@ def test_the_table_of_names_has_its_columns_in_order_and_empty_cells_for_nothing
 
 
 def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> None:
-    out, made = tmp_path / "new" / "out", report_of()
-    assert len(write_report(report_of(digest="e" * 64), out)) == 3
+    folder, report = tmp_path / "new" / "out", report_of()
+    assert len(write_report(report_of(digest="e" * 64), folder)) == 3
     documents = {"hospital": ["=1+1", "a"], "general": ["b"]}
-    paths = write_report(made, out, documents=documents)  # written anew
-    assert sorted(out.iterdir()) == sorted(paths)  # nothing half-written is left
-    assert stat.S_IMODE(out.stat().st_mode) == 0o700
+    paths = write_report(report, folder, documents=documents)  # written anew
+    assert sorted(folder.iterdir()) == sorted(paths)  # nothing half-written is left
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
-    held = {path.name: path.read_text("utf-8") for path in paths}
-    whole = json.loads(held["report.json"], parse_constant=refuse)
-    assert same_answer(AuditReport.from_json(whole), made)
-    measures = json.loads(held["measures.json"], parse_constant=refuse)
-    kept = {
+    texts = {path.name: path.read_text("utf-8") for path in paths}
+    report_json = json.loads(texts["report.json"], parse_constant=refuse)
+    assert same_answer(AuditReport.from_json(report_json), report)
+    measures = json.loads(texts["measures.json"], parse_constant=refuse)
+    measure_keys = {
         "digest",
         "scenario",
         "fixed_score",
@@ -95,9 +95,9 @@ def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> 
         "candidates",
         "notes",
     }
-    assert measures == measures_json(made) == {key: made.to_json()[key] for key in kept}
-    assert held["names.csv"] == names_csv(made)
-    assert list(csv.reader(io.StringIO(held["documents.csv"]))) == [
+    assert measures == measures_json(report) == {key: report.to_json()[key] for key in measure_keys}
+    assert texts["names.csv"] == names_csv(report)
+    assert list(csv.reader(io.StringIO(texts["documents.csv"]))) == [
         ["document_id", "model", "text"],
         ["0", "general", "b"],
         ["0", "hospital", "'=1+1"],
@@ -105,7 +105,7 @@ def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> 
     ]
     (tmp_path / "file").write_text("x")
     with pytest.raises(AuditError, match=r"out: The folder cannot be written \(.+\)"):
-        write_report(made, tmp_path / "file" / "out")
+        write_report(report, tmp_path / "file" / "out")
 
 
 # --- the bundle ---
@@ -116,12 +116,12 @@ def test_a_zip_is_whole_and_the_same_each_time(
     report: AuditReport, form: Any, tmp_path: Path
 ) -> None:
     choice = ReportChoice(names=form, language="ja")
-    data = zipped(report, choice, documents=DOCUMENTS)
-    assert data == zipped(report, choice, documents=DOCUMENTS)
+    data = zip_report(report, choice, documents=DOCUMENTS)
+    assert data == zip_report(report, choice, documents=DOCUMENTS)
     files = bundle_files(report, choice=choice, documents=DOCUMENTS)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         archive.extractall(tmp_path)
-        assert {(one.date_time, one.external_attr >> 16) for one in archive.infolist()} == {
+        assert {(entry.date_time, entry.external_attr >> 16) for entry in archive.infolist()} == {
             ((1980, 1, 1, 0, 0, 0), 0o100600)
         }
     folder = tmp_path / f"audit-{report.digest[:12]}-{form}-ja"
@@ -137,19 +137,19 @@ def test_a_zip_is_whole_and_the_same_each_time(
     names |= {"names_key.csv", "documents.csv"} if form == "full" else set()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
     assert set(files) == names
-    done = subprocess.run(
+    process = subprocess.run(
         ["sha256sum", "--strict", "-c", "MANIFEST.sha256"],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    listed = {line.partition(": ")[0] for line in done.stdout.splitlines()}
+    assert process.returncode == 0, process.stdout + process.stderr
+    listed = {line.partition(": ")[0] for line in process.stdout.splitlines()}
     assert listed == names - {"MANIFEST.sha256"}
     words = catalogue("ja", "report")
     readme = files["README.txt"].decode().splitlines()
-    told = [
+    file_codes = [
         "html",
         "names",
         "measures",
@@ -163,7 +163,7 @@ def test_a_zip_is_whole_and_the_same_each_time(
         "",
         words[f"names_{form}"],
         "",
-        *(words[f"readme_{what}"] for what in told),
+        *(words[f"readme_{file_code}"] for file_code in file_codes),
         "",
         words["readme_care"],
     ]
@@ -197,9 +197,9 @@ def test_names_are_only_in_the_full_form(report: AuditReport) -> None:
     key = rows(full["names_key.csv"])
     assert key[1] == {"pseudonym": "P-0003", "first_name": "Sophia1", "last_name": "Wright1"}
     assert rows(full["documents.csv"])[2]["text"] == "'=1+1"
-    shown = rows(bundle_files(report, choice=ReportChoice(names="pseudonyms"))["names.csv"])
-    assert [row["first_name"] for row in shown] == [row["pseudonym"] for row in key]
-    assert {row["popularity"] for row in shown} == {""}
+    name_rows = rows(bundle_files(report, choice=ReportChoice(names="pseudonyms"))["names.csv"])
+    assert [row["first_name"] for row in name_rows] == [row["pseudonym"] for row in key]
+    assert {row["popularity"] for row in name_rows} == {""}
 
 
 # --- the long table ---
@@ -208,28 +208,28 @@ def test_names_are_only_in_the_full_form(report: AuditReport) -> None:
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_the_long_table_has_a_line_for_every_figure_with_an_interval(scenario: int) -> None:
     report = make_report(scenario, names=make_special_names())
-    kept = json.loads(json.dumps(report.to_json(), sort_keys=True))
-    parts = {key: kept[key] for key in ("verdict", "measures", "details")}
-    for one in kept["details"]["roles"]:
-        parts |= {f"details / roles / {one['role']}": one}
-    for score, measured in kept["details"]["canaries"]["scores"].items():
-        here = f"details / canaries / scores / {score} / groups"
-        parts |= {f"{here} / {one['n_mentions']}": one for one in measured["groups"]}
-    parts |= {f"mentions / {one['from']}": one for one in kept["mentions"]}
-    parts |= {f"curve / {one['n']}": one for one in kept["curve"]}
+    report_json = json.loads(json.dumps(report.to_json(), sort_keys=True))
+    parts = {key: report_json[key] for key in ("verdict", "measures", "details")}
+    for role in report_json["details"]["roles"]:
+        parts |= {f"details / roles / {role['role']}": role}
+    for score, measured in report_json["details"]["canaries"]["scores"].items():
+        group_path = f"details / canaries / scores / {score} / groups"
+        parts |= {f"{group_path} / {group['n_mentions']}": group for group in measured["groups"]}
+    parts |= {f"mentions / {group['from']}": group for group in report_json["mentions"]}
+    parts |= {f"curve / {point['n']}": point for point in report_json["curve"]}
     flat = pd.json_normalize(parts, sep=" / ").iloc[0].to_dict()
     columns = ("value", "low", "high", "n_hits", "n_total")
-    wanted = {
+    expected_figures = {
         place: tuple(flat.get(f"{place} / {column}") for column in columns)
         for place in (key.removesuffix(" / low") for key in flat if key.endswith(" / low"))
     }
-    for one in (report, AuditReport.from_json(kept)):
-        lines = rows(measures_csv(one))
-        found = {line["measure"]: tuple(line[column] for column in columns) for line in lines}
-        assert len(found) == len(lines) > 300
-        assert found == {
+    for audit_report in (report, AuditReport.from_json(report_json)):
+        lines = rows(measures_csv(audit_report))
+        figures = {line["measure"]: tuple(line[column] for column in columns) for line in lines}
+        assert len(figures) == len(lines) > 300
+        assert figures == {
             place: tuple("" if x is None else str(x) for x in figure)
-            for place, figure in wanted.items()
+            for place, figure in expected_figures.items()
         }
     blind = rows(measures_csv(make_report(2, has_truth=False)))
     assert not any(line["measure"].startswith("measures") for line in blind)

@@ -71,9 +71,11 @@ class Reader(HTMLParser):
             self.texts.append(data)
 
 
-def shown(report: AuditReport, *, more: dict[str, Any] | None = None, **choice: Any) -> str:
+def render_texts(
+    report: AuditReport, *, extras: dict[str, Any] | None = None, **choice: Any
+) -> str:
     """Return the texts of a report, joined."""
-    text = report_html(report, choice=ReportChoice(**choice), **(more or {}))
+    text = report_html(report, choice=ReportChoice(**choice), **(extras or {}))
     return "|".join(Reader(text).texts)
 
 
@@ -110,23 +112,23 @@ def test_hostile_names_models_notes_and_free_text_are_shown_as_they_are(form: An
     )
     names = make_special_names()
     roles = make_report(2, names=replace(names, role=(HOSTILE, *names.role[1:])))
-    own, other = make_reference_reports("general", HOSTILE)
-    beside = [compare_audits(own, other_report=other)]
-    for one, choice, references, n in (
+    own_report, other_report = make_reference_reports("general", HOSTILE)
+    comparisons = [compare_audits(own_report, other_report=other_report)]
+    for audit_report, choice, references, n in (
         (report, ReportChoice(names=form, decision=decision), [], 5),
         (roles, ReportChoice(), [], 1),
-        (own, ReportChoice(), beside, 1),
+        (own_report, ReportChoice(), comparisons, 1),
     ):
-        reader = Reader(report_html(one, choice=choice, references=references))
+        reader = Reader(report_html(audit_report, choice=choice, references=references))
         assert not {"script", "img"} & set(reader.tags)
         assert "".join(reader.texts).count(HOSTILE) >= n
         assert (choice.decision is not decision) or "next" in reader.texts
 
 
 def test_the_numbers_are_the_reports(report: AuditReport) -> None:
-    text, verdict, words = shown(report), report.verdict, catalogue("en", "report")
-    attack, general = (report.headline("all")[who].auc for who in ("attack", "general_alone"))
-    told = [
+    text, verdict, words = render_texts(report), report.verdict, catalogue("en", "report")
+    attack, general = (report.headline("all")[method].auc for method in ("attack", "general_alone"))
+    expected_texts = [
         f"{attack.value:.3f}",
         f"{attack.low:.3f} – {attack.high:.3f}",
         f"{general.value:.3f}",
@@ -138,75 +140,85 @@ def test_the_numbers_are_the_reports(report: AuditReport) -> None:
         words["method_p"].format(min_controls=MIN_CONTROLS),
     ]
     for name, stratum in report.measures.table_strata.items():
-        told += [" / ".join(map(str, rule.confusion.four)) for rule in stratum.rules.values()]
-        told += [decimal(ranking.auc.value) for ranking in report.headline(name).values()]
-    for one in report.mentions:
-        share = f"{percent(one.flagged.value)}|{percent_interval(one.flagged)}"
-        told.append(f"{one.label}|{one.n_names}|{one.flagged.n_hits}|{share}")
+        expected_texts += [
+            " / ".join(map(str, rule.confusion.four)) for rule in stratum.rules.values()
+        ]
+        expected_texts += [decimal(ranking.auc.value) for ranking in report.headline(name).values()]
+    for group in report.mentions:
+        share = f"{percent(group.flagged.value)}|{percent_interval(group.flagged)}"
+        expected_texts.append(f"{group.label}|{group.n_names}|{group.flagged.n_hits}|{share}")
     for role in report.details.roles:
-        told += [decimal(role.auc.value), f"{role.flagged.n_hits} / {role.flagged.n_total}"]
+        expected_texts += [
+            decimal(role.auc.value),
+            f"{role.flagged.n_hits} / {role.flagged.n_total}",
+        ]
     for name in select_strongest_names(report.table).itertuples():
-        told += [name.number, f"{name.q:.4f}"]
-    assert [one for one in told if one not in text] == []
+        expected_texts += [name.number, f"{name.q:.4f}"]
+    assert [expected_text for expected_text in expected_texts if expected_text not in text] == []
 
 
 def test_canaries_and_roles_are_in_it_where_an_audit_has_them(report: AuditReport) -> None:
-    text, words = shown(report, language="ja"), catalogue("ja", "report")
+    text, words = render_texts(report, language="ja"), catalogue("ja", "report")
     canaries = report.details.canaries
     assert canaries is not None
     assert text.count(canaries.japanese) == 2  # beside the verdict, and with its table
-    found = canaries.scores[report.fixed_score].whole.found
-    assert f"{found.n_hits} / {found.n_total}|{percent_interval(found)}" in text
-    without = shown(make_report(2), language="ja")
+    canary_hits = canaries.scores[report.fixed_score].whole.found
+    assert f"{canary_hits.n_hits} / {canary_hits.n_total}|{percent_interval(canary_hits)}" in text
+    without = render_texts(make_report(2), language="ja")
     for key in ("canaries", "roles", "canaries_bits", "kind_planted"):
         assert words[key] in text and words[key] not in without
     assert words["references"] not in without
     names = make_special_names(24)
     few = make_report(2, names=names.rows(list(range(len(names) - 2))))  # no pairs
-    assert "24 names were planted and 22 held out" in shown(few)
+    assert "24 names were planted and 22 held out" in render_texts(few)
 
 
 def test_references_and_the_other_scenario_stand_beside_it(report: AuditReport) -> None:
-    other = make_report(3 - report.scenario.number, leak=0.0)
-    beside, alone = shown(report, more={"other": other}), shown(report)
-    assert other.digest[:12] in beside and other.digest[:12] not in alone
-    assert "The other scenario has not been run" in alone
-    own, third = make_reference_reports("general", "on-other-names")
-    view = [compare_audits(own, other_report=third)]
-    text, words = shown(own, more={"references": view}), catalogue("en", "report")
-    aucs = [one.difference for one in view[0].aucs if one.stratum != "all"]
-    told = [
+    other_report = make_report(3 - report.scenario.number, leak=0.0)
+    paired_page, lone_page = (
+        render_texts(report, extras={"other": other_report}),
+        render_texts(report),
+    )
+    assert other_report.digest[:12] in paired_page and other_report.digest[:12] not in lone_page
+    assert "The other scenario has not been run" in lone_page
+    audit_report, renamed_report = make_reference_reports("general", "on-other-names")
+    view = [compare_audits(audit_report, other_report=renamed_report)]
+    text, words = render_texts(audit_report, extras={"references": view}), catalogue("en", "report")
+    aucs = [auc.difference for auc in view[0].aucs if auc.stratum != "all"]
+    expected_texts = [
         "on-other-names",
         words["references_differences"],
-        *(f"{one.value:+.3f}"[1:] for one in aucs),
-        decimal(third.measures.strata["hard"].scores[third.fixed_score].auc.value),
+        *(f"{difference.value:+.3f}"[1:] for difference in aucs),
+        decimal(
+            renamed_report.measures.strata["hard"].scores[renamed_report.fixed_score].auc.value
+        ),
         f"{view[0].tested.only_one} / {view[0].tested.only_other}|p = ",
     ]
-    assert [one for one in told if one not in text] == []
+    assert [expected_text for expected_text in expected_texts if expected_text not in text] == []
 
 
 def test_limits_and_sign_off_cannot_be_left_out(report: AuditReport) -> None:
-    short, whole = shown(report, sections=()), shown(report)
+    short_page, full_page = render_texts(report, sections=()), render_texts(report)
     for title in ("1 Verdict", "2 Decision", "3 Signatures", "5 What was audited", "10 What this"):
-        assert title in short
+        assert title in short_page
     for title in ("8 Results", "9 Checks", "11 How to get", "12 Glossary"):
-        assert title in whole and title not in short
+        assert title in full_page and title not in short_page
     for code in ("", *RECOMMENDATIONS):
-        text = shown(report, decision=Decision(recommendation=code))
+        text = render_texts(report, decision=Decision(recommendation=code))
         assert text.count("☒") == (1 if code else 0)
         assert ("Nothing has been decided yet." in text) is not bool(code)
 
 
 def test_without_truth_or_a_leak_it_says_so() -> None:
     words = catalogue("ja", "report")
-    text = shown(make_report(2, leak=0.0), language="ja")
+    text = render_texts(make_report(2, leak=0.0), language="ja")
     assert words["state_not_enough_evidence"] in text and words["state_leak_found"] not in text
     assert words["standing_out_none"] in text
     blind = make_report(2, has_truth=False)
-    assert "there are no rates and no confusion tables" in shown(blind)
+    assert "there are no rates and no confusion tables" in render_texts(blind)
     many = blind.changed(names={name: column * 4 for name, column in blind.names.items()})
     n = len(select_strongest_names(many.table))
-    assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in shown(many)
+    assert n > MAX_NAMES and f"Shown: {MAX_NAMES} of {n}" in render_texts(many)
 
 
 QUESTION = {
@@ -221,7 +233,7 @@ QUESTION = {
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_the_command_and_the_run_are_told(scenario: int) -> None:
     question = QUESTION | {"scenario": scenario, "settings": {"top_k": 7, "n_inputs": 9}}
-    made = make_report(scenario).changed(
+    audit_report = make_report(scenario).changed(
         question=question,
         made={
             "at": "2026-11-20T10:00:00",
@@ -233,10 +245,10 @@ def test_the_command_and_the_run_are_told(scenario: int) -> None:
         },
         candidates={"n_names": 1072, "by_kind": {"easy": 24, "hard": 23}, "n_reference": 600},
     )
-    text, said = shown(made), catalogue("en", "report")
-    assert command_line(question) in text
+    page, words = render_texts(audit_report), catalogue("en", "report")
+    assert command_line(question) in page
     kinds = [
-        said["control_kind"].format(kind=said[f"kind_{k}"], n=n)
+        words["control_kind"].format(kind=words[f"kind_{k}"], n=n)
         for k, n in (("easy", 24), ("hard", 23))
     ]
     for key, value in {
@@ -253,7 +265,7 @@ def test_the_command_and_the_run_are_told(scenario: int) -> None:
         "dtype": "float32",
         "ran_at": "2026-11-20 10:00",
     }.items():
-        assert f"{said[key]}|{value}" in text, key
+        assert f"{words[key]}|{value}" in page, key
 
 
 def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
@@ -276,8 +288,12 @@ def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
     literal = set(re.findall(r"""["']([a-z][a-z0-9_]*)["']""", text))
     prefixes = set(re.findall(r"""f["']([a-z_]+_)\{|["']([a-z_]+_)["'] ~""", text))
-    known = tuple(one or other for one, other in prefixes)
-    assert {key for key in english if key not in literal and not key.startswith(known)} == set()
+    used_prefixes = tuple(
+        string_prefix or template_prefix for string_prefix, template_prefix in prefixes
+    )
+    assert {
+        key for key in english if key not in literal and not key.startswith(used_prefixes)
+    } == set()
     rules = {rule for kind in SCORES for rule in (kind.rule, kind.general_rule) if rule}
     assert {f"rule_{rule}" for rule in rules} <= set(english)
 
@@ -287,23 +303,25 @@ def test_page_one_says_what_a_verdict_rests_on_and_what_it_leaves_open(language:
     words = catalogue(language, "report")
     report = make_report(2, leak=0.0, names=make_special_names(200))
     choice = ReportChoice(language=language)
-    one, _, rest = unescape(report_html(report, choice=choice)).partition('<div class="page">')
+    first_page, _, later_pages = unescape(report_html(report, choice=choice)).partition(
+        '<div class="page">'
+    )
     verdict = report.verdict
     lines = [verdict.of_controls(language), verdict.condition(language), *verdict.bounds(language)]
-    assert len(lines) == 4 and all(f"<li>{line}</li>" in one for line in lines)
-    assert words["positive"] in rest and words["guards_spelling"] in rest
+    assert len(lines) == 4 and all(f"<li>{line}</li>" in first_page for line in lines)
+    assert words["positive"] in later_pages and words["guards_spelling"] in later_pages
     old = {"state": "none_found_at_this_power", "english": "x", "japanese": "x"}
-    shown = unescape(report_html(report.changed(verdict=old), choice=choice))
-    assert f"({words['of_rule'].format(rule=1)})" in shown and words["bounds"] not in shown
+    page = unescape(report_html(report.changed(verdict=old), choice=choice))
+    assert f"({words['of_rule'].format(rule=1)})" in page and words["bounds"] not in page
 
 
 def test_names_worth_a_look_are_printed_with_their_decision() -> None:
     report = make_report(2, leak=1.5)
     assert report.verdict.n_worth_a_look > report.verdict.n_flagged > 0
-    shown = report_html(report, choice=ReportChoice(sections=("names",)))
-    assert shown.count(">stands out<") == report.verdict.n_flagged
+    page = report_html(report, choice=ReportChoice(sections=("names",)))
+    assert page.count(">stands out<") == report.verdict.n_flagged
     n_look = report.verdict.n_worth_a_look - report.verdict.n_flagged
-    assert shown.count(">worth a look<") == n_look
+    assert page.count(">worth a look<") == n_look
 
 
 @pytest.mark.parametrize(
@@ -326,54 +344,56 @@ def test_what_no_report_can_hold_is_refused(wrong: dict[str, Any]) -> None:
 # --- figures ---
 
 
-def pictures(report: AuditReport) -> list[ElementTree.Element]:
+def parse_figures(report: AuditReport) -> list[ElementTree.Element]:
     text = report_html(report, choice=ReportChoice(sections=("results",)))
-    found = re.findall("<svg.*?</svg>", text, flags=re.DOTALL)
+    figures = re.findall("<svg.*?</svg>", text, flags=re.DOTALL)
     return [
-        ElementTree.fromstring(one.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
-        for one in found
+        ElementTree.fromstring(figure.replace(' xmlns="http://www.w3.org/2000/svg"', ""))
+        for figure in figures
     ]
 
 
-def at(share: float) -> float:
+def place_share(share: float) -> float:
     """Return where a share of the axis is drawn, never beyond its ends."""
     return 170 + 530 * min(1.0, max(0.0, share))
 
 
-def drawn(row: ElementTree.Element) -> list[tuple[str, list[float]]]:
+def read_shapes(row: ElementTree.Element) -> list[tuple[str, list[float]]]:
     places = {"line": ("x1", "x2", "y1"), "circle": ("cx", "cy"), "rect": ("x", "width")}
     return [
-        (one.get("class", ""), [float(one.get(key, "nan")) for key in places[one.tag]])
-        for one in row
+        (shape.get("class", ""), [float(shape.get(key, "nan")) for key in places[shape.tag]])
+        for shape in row
     ]
 
 
 def test_scores_and_estimates_are_drawn_where_their_numbers_are() -> None:
     report = make_report(2)
-    scores, aucs, mentions = pictures(report)
+    scores, aucs, mentions = parse_figures(report)
     assert (aucs.get("viewBox"), mentions.get("viewBox")) == ("0 0 720 198", "0 0 720 290")
     for name, row in zip(("all", "easy", "hard"), aucs.findall("g"), strict=True):
-        found, wanted = report.headline(name), []
-        for who, tones, y in (
+        rankings, expected_shapes = report.headline(name), []
+        for method, tones, y in (
             ("attack", ("rust", "rust"), -8.0),
             ("general_alone", ("grey", "open"), 8.0),
         ):
-            one = found[who].auc
-            wanted.append((tones[0], [at(one.low), at(one.high), y]))
-            wanted.append((tones[1], [at(one.value), y]))
-        assert [tone for tone, _ in drawn(row)] == [tone for tone, _ in wanted]
-        for (_, is_there), (_, place) in zip(drawn(row), wanted, strict=True):
+            auc = rankings[method].auc
+            expected_shapes.append((tones[0], [place_share(auc.low), place_share(auc.high), y]))
+            expected_shapes.append((tones[1], [place_share(auc.value), y]))
+        assert [tone for tone, _ in read_shapes(row)] == [tone for tone, _ in expected_shapes]
+        for (_, is_there), (_, place) in zip(read_shapes(row), expected_shapes, strict=True):
             assert is_there == pytest.approx(place, abs=0.051)
-    for one, row in zip(report.mentions, mentions.findall("g"), strict=True):
-        (_, line), (_, dot) = drawn(row)
-        share = one.flagged
-        assert line[:2] == pytest.approx([at(share.low), at(share.high)], abs=0.051)
-        assert dot[0] == pytest.approx(at(share.value), abs=0.051)
+    for group, row in zip(report.mentions, mentions.findall("g"), strict=True):
+        (_, line), (_, dot) = read_shapes(row)
+        share = group.flagged
+        assert line[:2] == pytest.approx(
+            [place_share(share.low), place_share(share.high)], abs=0.051
+        )
+        assert dot[0] == pytest.approx(place_share(share.value), abs=0.051)
     band = mentions.find("rect")
     controls = report.controls_flagged.interval()
     assert band is not None
-    assert float(band.get("x", "")) == pytest.approx(at(controls.low), abs=0.051)
-    labels = [one.text for one in mentions.findall("text")]
+    assert float(band.get("x", "")) == pytest.approx(place_share(controls.low), abs=0.051)
+    labels = [label.text for label in mentions.findall("text")]
     assert labels == [
         "0",
         "25",
@@ -391,17 +411,21 @@ def test_scores_and_estimates_are_drawn_where_their_numbers_are() -> None:
     low, high = report.table["score"].min(), report.table["score"].max()
     margin = 0.03 * (high - low)
     places = [(x - low + margin) / (high - low + 2 * margin) for x in report.table["score"][:24]]
-    quarters = [at(share) for share in np.quantile(places, [0.25, 0.5, 0.75])]
+    quarters = [place_share(share) for share in np.quantile(places, [0.25, 0.5, 0.75])]
     wide = [quarters[0], quarters[2] - quarters[0]]
     middle = [quarters[1], quarters[1], -17]
-    for (tone, there), (wanted, place) in zip(
-        drawn(members),
-        [("rust-faint", wide), *(("rust", [at(one)]) for one in places), ("ink", middle)],
+    for (tone, numbers), (expected_tone, place) in zip(
+        read_shapes(members),
+        [
+            ("rust-faint", wide),
+            *(("rust", [place_share(share)]) for share in places),
+            ("ink", middle),
+        ],
         strict=True,
     ):
-        assert tone == wanted
-        assert there[: len(place)] == pytest.approx(place, abs=0.11)
-    assert [tone for tone, _ in drawn(easy)] == ["grey-faint", *["open"] * 24, "ink"]
+        assert tone == expected_tone
+        assert numbers[: len(place)] == pytest.approx(place, abs=0.11)
+    assert [tone for tone, _ in read_shapes(easy)] == ["grey-faint", *["open"] * 24, "ink"]
 
 
 @pytest.mark.parametrize(
@@ -416,11 +440,11 @@ def test_the_axis_of_scores_holds_them(
     scores: tuple[float, ...], dots: list[float], ticks: list[str]
 ) -> None:
     kinds = [KindScores("member", scores, 0), KindScores("easy", (), 2)]
-    found = score_strip(kinds)
-    assert found is not None
-    (row,) = found["rows"]
+    strip = score_strip(kinds)
+    assert strip is not None
+    (row,) = strip["rows"]
     assert (row["kind"], row["n"], row["is_asked"]) == ("member", len(scores), True)
     assert [share for share, _ in row["dots"]] == pytest.approx(dots)
     assert all(-14 <= y <= 14 for _, y in row["dots"])
-    assert [text for _, text in found["ticks"]] == ticks
+    assert [text for _, text in strip["ticks"]] == ticks
     assert score_strip(kinds[1:]) is None

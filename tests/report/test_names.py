@@ -42,14 +42,14 @@ MENTIONS = (None, 0, 1, 2, 4, 9, 10, 25)
 
 @cache
 def report(scenario: int = 2) -> AuditReport:
-    made = make_report(scenario)
-    names = dict(made.names)
-    names["role"] = [ROLES[i % 3] for i in range(made.n_names)]
-    names["n_mentions"] = [MENTIONS[i % 8] for i in range(made.n_names)]
-    names["is_undecided"] = [i == 3 for i in range(made.n_names)]
-    names["hospital_posterior"] = [1e-3, 0.0, None, *made.table["hospital"][3:]]
-    names["general_posterior"] = [1e-5, 1e-5, 1e-5, 0.0, *made.table["general"][4:]]
-    return made.changed(names=names)
+    base_report = make_report(scenario)
+    names = dict(base_report.names)
+    names["role"] = [ROLES[i % 3] for i in range(base_report.n_names)]
+    names["n_mentions"] = [MENTIONS[i % 8] for i in range(base_report.n_names)]
+    names["is_undecided"] = [i == 3 for i in range(base_report.n_names)]
+    names["hospital_posterior"] = [1e-3, 0.0, None, *base_report.table["hospital"][3:]]
+    names["general_posterior"] = [1e-5, 1e-5, 1e-5, 0.0, *base_report.table["general"][4:]]
+    return base_report.changed(names=names)
 
 
 def table() -> pd.DataFrame:
@@ -58,20 +58,25 @@ def table() -> pd.DataFrame:
 
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_every_column_is_the_reports_or_follows_from_it(scenario: int) -> None:
-    made = report(scenario)
-    shown, names = made.table, made.names
-    kept = {one.kept_as: one.name for one in COLUMNS if one.kept_as}
-    assert set(shown.columns) == {one.name for one in COLUMNS} | (set(names) - set(kept))
+    audit_report = report(scenario)
+    name_table, names = audit_report.table, audit_report.names
+    source_columns = {column.kept_as: column.name for column in COLUMNS if column.kept_as}
+    assert set(name_table.columns) == {column.name for column in COLUMNS} | (
+        set(names) - set(source_columns)
+    )
     for key, column in names.items():
-        wanted = [word.replace(" ", "_") for word in column] if key == "decision" else column
-        held = [
-            None if isinstance(x, float) and math.isnan(x) else x for x in shown[kept.get(key, key)]
+        expected_cells = (
+            [word.replace(" ", "_") for word in column] if key == "decision" else column
+        )
+        cells = [
+            None if isinstance(x, float) and math.isnan(x) else x
+            for x in name_table[source_columns.get(key, key)]
         ]
-        assert held == wanted, key
+        assert cells == expected_cells, key
     kinds = ["member"] * N_PER_KIND + ["easy"] * N_PER_KIND + ["hard"] * N_PER_KIND
     evidence = {1: "product", 2: "posterior"}[scenario]
     bins = ["unknown", "0", "1", "2", "3-4", "5-9", "10up", "10up"]
-    wanted_columns: dict[str, list[Any]] = {
+    expected_columns: dict[str, list[Any]] = {
         "number": [f"P-{i + 2:04d}" for i in range(72)],
         "kind": kinds,
         "is_control": [kind != "member" for kind in kinds],
@@ -79,87 +84,92 @@ def test_every_column_is_the_reports_or_follows_from_it(scenario: int) -> None:
         "certainty": ["undecided" if i == 3 else "clear" for i in range(72)],
         "mentions": bins * 9,
         "role": ["none", "r0", "r1"] * 24,
-        "hospital": shown[f"hospital_{evidence}"].tolist(),
-        "general": shown[f"general_{evidence}"].tolist(),
+        "hospital": name_table[f"hospital_{evidence}"].tolist(),
+        "general": name_table[f"general_{evidence}"].tolist(),
         "low": [s - 1.959963985 * 0.05 for s in names["score"]],
         "high": [s + 1.959963985 * 0.05 for s in names["score"]],
     }
-    for column, wanted in wanted_columns.items():
-        same = pytest.approx(wanted, nan_ok=True) if column in NUMBERS else wanted
-        assert shown[column].tolist() == same, column
-    assert shown["mentions"].cat.categories.tolist() == bins[:7]
-    assert shown["kind"].cat.categories.tolist() == ["member", "easy", "hard"]
-    assert dict(zip(shown["role"], shown["role_name"], strict=True)) == {
+    for column, expected_cells in expected_columns.items():
+        approx_cells = (
+            pytest.approx(expected_cells, nan_ok=True) if column in NUMBERS else expected_cells
+        )
+        assert name_table[column].tolist() == approx_cells, column
+    assert name_table["mentions"].cat.categories.tolist() == bins[:7]
+    assert name_table["kind"].cat.categories.tolist() == ["member", "easy", "hard"]
+    assert dict(zip(name_table["role"], name_table["role_name"], strict=True)) == {
         "none": "",
         "r0": "patient",
         "r1": "staff <b>",
     }
     if scenario == 2:
-        assert shown["log10_ratio"][0] == pytest.approx(2)
-        assert shown["log10_ratio"][1:4].isna().all()
+        assert name_table["log10_ratio"][0] == pytest.approx(2)
+        assert name_table["log10_ratio"][1:4].isna().all()
 
 
 def test_canaries_are_kinds_of_their_own_and_in_no_table_of_patients() -> None:
-    made = make_report(2, names=make_special_names(4))
-    shown = made.table
+    audit_report = make_report(2, names=make_special_names(4))
+    name_table = audit_report.table
     kinds = ["member"] * 24 + ["easy"] * 24 + ["hard"] * 24 + ["planted"] * 4 + ["canary"] * 4
-    assert shown["kind"].tolist() == kinds
-    assert shown["kind"].cat.categories.tolist() == list(dict.fromkeys(kinds))
-    assert shown.loc[shown["is_control"], "kind"].unique().tolist() == ["easy", "hard"]
-    assert shown["stands_out"][72:].any()
-    assert set(select_strongest_names(shown)["kind"]) == {"member"}
-    flags = shown["stands_out"][24:72]
-    assert made.controls_flagged == Rate(int(flags.sum()), 48)
+    assert name_table["kind"].tolist() == kinds
+    assert name_table["kind"].cat.categories.tolist() == list(dict.fromkeys(kinds))
+    assert name_table.loc[name_table["is_control"], "kind"].unique().tolist() == ["easy", "hard"]
+    assert name_table["stands_out"][72:].any()
+    assert set(select_strongest_names(name_table)["kind"]) == {"member"}
+    flags = name_table["stands_out"][24:72]
+    assert audit_report.controls_flagged == Rate(int(flags.sum()), 48)
 
 
 def test_the_strongest_names_are_members_by_q_then_score() -> None:
-    made = make_report(2)
-    strongest = list(select_strongest_names(made.table).itertuples())
-    out = [i for i in range(N_PER_KIND) if made.names["q_value"][i] <= 0.2]
-    wanted = sorted(out, key=lambda i: (made.names["q_value"][i], -made.names["score"][i]))
-    assert [name.Index for name in strongest] == wanted
-    assert made.verdict.worth_a_look == Rate(len(wanted), N_PER_KIND)
-    n_flagged = made.names["decision"][:N_PER_KIND].count("flagged")
-    assert made.verdict.flagged == Rate(n_flagged, N_PER_KIND)
+    audit_report = make_report(2)
+    strongest = list(select_strongest_names(audit_report.table).itertuples())
+    rows_worth_a_look = [i for i in range(N_PER_KIND) if audit_report.names["q_value"][i] <= 0.2]
+    expected_rows = sorted(
+        rows_worth_a_look,
+        key=lambda i: (audit_report.names["q_value"][i], -audit_report.names["score"][i]),
+    )
+    assert [name.Index for name in strongest] == expected_rows
+    assert audit_report.verdict.worth_a_look == Rate(len(expected_rows), N_PER_KIND)
+    n_flagged = audit_report.names["decision"][:N_PER_KIND].count("flagged")
+    assert audit_report.verdict.flagged == Rate(n_flagged, N_PER_KIND)
     assert select_strongest_names(make_report(2, leak=0.0).table).empty
 
 
 def test_scores_by_kind_hold_what_can_be_drawn() -> None:
-    made = make_report(2)
-    scores = ["-inf", None, *made.names["score"][2:]]
-    kinds = kind_scores(made.changed(names={**made.names, "score": scores}).table)
-    assert [(one.kind, len(one.scores), one.n_not_scored) for one in kinds] == [
+    audit_report = make_report(2)
+    scores = ["-inf", None, *audit_report.names["score"][2:]]
+    kinds = kind_scores(audit_report.changed(names={**audit_report.names, "score": scores}).table)
+    assert [(kind.kind, len(kind.scores), kind.n_not_scored) for kind in kinds] == [
         ("member", 22, 2),
         ("easy", 24, 0),
         ("hard", 24, 0),
     ]
-    assert list(kinds[0].scores) == made.names["score"][2:24]
+    assert list(kinds[0].scores) == audit_report.names["score"][2:24]
     assert kinds[0].quartiles == pytest.approx(np.quantile(scores[2:24], [0.25, 0.5, 0.75]))
-    nothing = {**made.names, "score": [None] * made.n_names}
-    assert np.isnan(kind_scores(made.changed(names=nothing).table)[0].quartiles).all()
+    nothing = {**audit_report.names, "score": [None] * audit_report.n_names}
+    assert np.isnan(kind_scores(audit_report.changed(names=nothing).table)[0].quartiles).all()
     assert [k.kind for k in kind_scores(make_report(2, has_truth=False).table)] == ["unknown"]
 
 
-def slow_select(shown: pd.DataFrame, wish: Wish) -> list[int]:
+def slow_select(name_table: pd.DataFrame, wish: Wish) -> list[int]:
     def fits(row: int) -> bool:
         for facet in FACETS:
-            chosen = set(wish.chosen.get(facet, ())) & set(shown[facet].cat.categories)
-            if chosen and shown[facet][row] not in chosen:
+            chosen = set(wish.chosen.get(facet, ())) & set(name_table[facet].cat.categories)
+            if chosen and name_table[facet][row] not in chosen:
                 return False
         text = fold_name(wish.text)
         if is_number(text):
-            return int(shown["file_row"][row]) == int(text.removeprefix("p-"))
+            return int(name_table["file_row"][row]) == int(text.removeprefix("p-"))
         if text and not wish.is_revealed:
             return False
-        first, last = shown["first_name"][row], shown["last_name"][row]
+        first, last = name_table["first_name"][row], name_table["last_name"][row]
         return all(word in fold_name(f"{first} {last}") for word in text.split())
 
     def key(row: int) -> tuple[bool, float, int]:
-        value = float(shown[wish.sort][row])
+        value = float(name_table[wish.sort][row])
         is_missing = math.isnan(value)
         return is_missing, 0 if is_missing else (-value if wish.is_descending else value), row
 
-    return sorted((row for row in range(len(shown)) if fits(row)), key=key)
+    return sorted((row for row in range(len(name_table)) if fits(row)), key=key)
 
 
 @settings(max_examples=60)
@@ -183,12 +193,12 @@ def test_the_choice_is_that_of_a_slow_loop(
 
 
 def test_a_number_is_the_row_of_the_own_file() -> None:
-    made = report()
-    rows = [4, None, *range(6, made.n_names + 4)]
-    shown = made.changed(names={**made.names, "file_row": rows}).table
-    assert shown["number"].tolist()[:3] == ["P-0004", "L-0001", "P-0006"]
-    for text, wanted in (("P-0004", [0]), ("p4", [0]), ("4", [0]), ("L-1", [1]), ("1", [1])):
-        assert select_names(shown, wish=Wish(text=text)).index.tolist() == wanted
+    audit_report = report()
+    rows = [4, None, *range(6, audit_report.n_names + 4)]
+    name_table = audit_report.changed(names={**audit_report.names, "file_row": rows}).table
+    assert name_table["number"].tolist()[:3] == ["P-0004", "L-0001", "P-0006"]
+    for text, expected_rows in (("P-0004", [0]), ("p4", [0]), ("4", [0]), ("L-1", [1]), ("1", [1])):
+        assert select_names(name_table, wish=Wish(text=text)).index.tolist() == expected_rows
 
 
 def test_a_column_and_a_row_that_are_none_are_refused() -> None:
@@ -217,11 +227,11 @@ def test_a_name_in_each_form(first: str, last: str, masked: str, full: str) -> N
 
 
 def test_other_forms_take_away_what_would_give_a_name_back() -> None:
-    made, nothing = report(), [None] * 72
+    audit_report, nothing = report(), [None] * 72
     hidden: dict[Any, dict[str, list[Any]]] = {
         "masked": {
-            "first_name": [f"{first[0]}***" for first in made.names["first_name"]],
-            "last_name": [f"{last[0]}***" for last in made.names["last_name"]],
+            "first_name": [f"{first[0]}***" for first in audit_report.names["first_name"]],
+            "last_name": [f"{last[0]}***" for last in audit_report.names["last_name"]],
             "popularity": nothing,
         },
         "pseudonyms": {
@@ -232,9 +242,9 @@ def test_other_forms_take_away_what_would_give_a_name_back() -> None:
         "full": {},
     }
     for form, columns in hidden.items():
-        seen = made.with_names_as(form)
-        assert seen.names == {**made.names, **columns}
-        assert seen.made == {**made.made, "names": form}
+        form_report = audit_report.with_names_as(form)
+        assert form_report.names == {**audit_report.names, **columns}
+        assert form_report.made == {**audit_report.made, "names": form}
 
 
 # --- one name ---
@@ -255,23 +265,23 @@ def test_blocks_and_their_interval_by_hand() -> None:
 
 
 def test_the_share_below_agrees_with_the_p_value() -> None:
-    shown = make_report(2).table
+    name_table = make_report(2).table
     controls, lengths = make_inspection(make_report(2)).reference_score, np.array([2, 3] * 300)
     p = name_p_values(
-        shown["score"].to_numpy(),
-        groups=np.full(len(shown), 2),
+        name_table["score"].to_numpy(),
+        groups=np.full(len(name_table), 2),
         pool=ComparisonPool(controls, lengths, np.full(len(controls), -1)),
     )
     pool = controls[lengths == 2]
-    for row, name in shown.iterrows():
-        among = place_among_controls(name["score"], threshold=name["threshold"], controls=pool)
-        assert among is not None
-        assert (1 + 300 - among.below.n_hits) / (1 + 300) == pytest.approx(p[row])
-        assert (among.position, among.threshold) == (name["score"], name["threshold"])
+    for row, name in name_table.iterrows():
+        placement = place_among_controls(name["score"], threshold=name["threshold"], controls=pool)
+        assert placement is not None
+        assert (1 + 300 - placement.below.n_hits) / (1 + 300) == pytest.approx(p[row])
+        assert (placement.position, placement.threshold) == (name["score"], name["threshold"])
         within = [*pool, name["score"], name["threshold"]]
-        wanted, edges = np.histogram(pool, bins=40, range=(min(within), max(within)))
-        assert among.counts.tolist() == wanted.tolist()
-        assert among.edges == pytest.approx(edges)
+        expected_counts, edges = np.histogram(pool, bins=40, range=(min(within), max(within)))
+        assert placement.counts.tolist() == expected_counts.tolist()
+        assert placement.edges == pytest.approx(edges)
 
 
 @pytest.mark.parametrize("source", ["own", "held_out", "invented", "drawn"])
@@ -285,25 +295,25 @@ def test_a_name_is_compared_with_the_controls_of_its_source(source: ControlSourc
     report = make_report(2, names=names, control_source=source)
     inspection = make_inspection(report)
     rows = [0, 30, 30 + n]
-    compared = [select_compared_scores(report, inspection, row=row) for row in rows]
+    score_lists = [select_compared_scores(report, inspection, row=row) for row in rows]
     if source in OF_HOSPITAL:
-        assert [len(one) for one in compared] == [n, n - 1, n]
-        for row, scores in zip(rows, compared, strict=True):
+        assert [len(scores) for scores in score_lists] == [n, n - 1, n]
+        for row, scores in zip(rows, score_lists, strict=True):
             p = (1 + (scores >= report.names["score"][row]).sum()) / (1 + len(scores))
             assert report.names["p_value"][row] == pytest.approx(p)
     else:
-        assert all(one.tolist() == inspection.reference_score.tolist() for one in compared)
+        assert all(scores.tolist() == inspection.reference_score.tolist() for scores in score_lists)
 
 
 def test_a_score_that_is_missing_or_alone_has_its_place() -> None:
     scores = np.array([0.0, 0.0, 1e-6, 1e-4, np.nan])
     for score, n_below in ((1e-5, 3), (0.0, 0), (math.nan, 0)):
-        among = place_among_controls(score, threshold=1e-3, controls=scores)
-        assert among is not None
-        assert among.position == pytest.approx(score, nan_ok=True)
-        assert (int(among.counts.sum()), among.threshold) == (4, 1e-3)
-        assert (among.edges[0], among.edges[-1]) == pytest.approx((0, 1e-3))
-        assert among.below == Rate(n_below, 4)
+        placement = place_among_controls(score, threshold=1e-3, controls=scores)
+        assert placement is not None
+        assert placement.position == pytest.approx(score, nan_ok=True)
+        assert (int(placement.counts.sum()), placement.threshold) == (4, 1e-3)
+        assert (placement.edges[0], placement.edges[-1]) == pytest.approx((0, 1e-3))
+        assert placement.below == Rate(n_below, 4)
     alone = place_among_controls(2.0, threshold=math.inf, controls=np.full(3, 2.0))
     assert alone is not None
     assert (alone.edges[0], alone.edges[-1], alone.threshold) == (1.5, 2.5, math.inf)
@@ -317,8 +327,8 @@ def test_a_revealed_name_is_found_by_its_words_in_any_order() -> None:
         "first_name": ["太郎", "Anna", *["x"] * 70],
         "last_name": ["山田", "de la Cruz", *["y"] * 70],
     }
-    shown = report().changed(names=names).table
-    for text, wanted in (
+    name_table = report().changed(names=names).table
+    for text, expected_rows in (
         ("山田太郎", [0]),
         ("太郎 山田", [0]),
         ("Cruz, ANNA", [1]),
@@ -326,18 +336,24 @@ def test_a_revealed_name_is_found_by_its_words_in_any_order() -> None:
         ("Anna Berg", []),
         ("DE LA", [1]),
     ):
-        found = select_names(shown, wish=Wish(text=text, is_revealed=True))
-        assert found.index.tolist() == wanted
+        matches = select_names(name_table, wish=Wish(text=text, is_revealed=True))
+        assert matches.index.tolist() == expected_rows
 
 
 def test_passages_say_whose_they_are() -> None:
-    shown = make_report(2).table
-    wanted = {0: [True, False, None], 1: [False, True, None], 2: [False, False, None]}
-    for row, whose in wanted.items():
-        found = list_fitting_passages(
-            PASSAGES, places=[2, 0, -1, 1], ratios=[3.0, 2.0, math.nan, 1.0], name=shown.loc[row]
+    name_table = make_report(2).table
+    owner_flags = {0: [True, False, None], 1: [False, True, None], 2: [False, False, None]}
+    for row, whose in owner_flags.items():
+        passages = list_fitting_passages(
+            PASSAGES,
+            places=[2, 0, -1, 1],
+            ratios=[3.0, 2.0, math.nan, 1.0],
+            name=name_table.loc[row],
         )
-        assert [(one.place, one.passage, one.log_ratio, one.is_own) for one in found] == [
+        assert [
+            (passage.place, passage.passage, passage.log_ratio, passage.is_own)
+            for passage in passages
+        ] == [
             (2, PASSAGES[2], 3.0, whose[2]),
             (0, PASSAGES[0], 2.0, whose[0]),
             (1, PASSAGES[1], 1.0, whose[1]),

@@ -91,9 +91,9 @@ def test_a_report_survives_json_and_back() -> None:
 def test_a_report_of_another_version_or_a_damaged_one_is_refused() -> None:
     value = report_of().to_json()
     less = {name: part for name, part in value.items() if name != "curve"}
-    for other in (value | {"schema": SCHEMA + 1}, value | {"extra": 1}, less, {}):
+    for report_json in (value | {"schema": SCHEMA + 1}, value | {"extra": 1}, less, {}):
         with pytest.raises(AuditError, match="written by another version"):
-            AuditReport.from_json(other)
+            AuditReport.from_json(report_json)
     no_name = {"models": {"general": {"name": 1}}}
     for damaged in ({"verdict": {"state": 5}}, no_name, {"curve": 1}):
         with pytest.raises(AuditError, match=r"damaged\. Run the audit again"):
@@ -103,8 +103,12 @@ def test_a_report_of_another_version_or_a_damaged_one_is_refused() -> None:
 def test_what_a_report_leaves_out_is_nan() -> None:
     assert math.isnan(number(None)) and number("-inf") == -math.inf
     assert np.isnan([*vars(estimate({})).values()]).all()
-    held = estimate({"value": 0.5, "low": None, "high": 0.7})
-    assert (held.value, held.high, math.isnan(held.low)) == (0.5, 0.7, True)
+    parsed_estimate = estimate({"value": 0.5, "low": None, "high": 0.7})
+    assert (parsed_estimate.value, parsed_estimate.high, math.isnan(parsed_estimate.low)) == (
+        0.5,
+        0.7,
+        True,
+    )
 
 
 def test_what_a_report_says_of_its_parts() -> None:
@@ -119,19 +123,24 @@ def test_what_a_report_says_of_its_parts() -> None:
         ("held_out", "popularity"),
         ("guess", "always_member"),
     ]
-    ranked, headline = easy.ranked(fixed), report.headline("easy")
+    ranked, headline = easy.rank_scores(fixed), report.headline("easy")
     assert list(ranked) == [*dict.fromkeys((fixed, *easy.scores, "general_alone", "popularity"))]
     assert ranked[fixed].tpr(0.1) == ranked[fixed].tpr_at_fpr["0.1"]
     assert math.isnan(ranked[fixed].tpr(0.001).value)  # 24 controls do not resolve 0.1 %
-    shown = report.table[report.table["kind"].isin(["member", "easy"])]
-    truth = (shown["kind"] == "member").to_numpy()
-    for who, column in (("attack", fixed), ("general_alone", "general_mean_log")):
-        assert headline[who].auc.value == pytest.approx(auc(shown[column].to_numpy(), truth))
-    assert [one.label for one in report.mentions] == ["1", "2", "3–4", "5–9", "10+"]
+    members_and_easy = report.table[report.table["kind"].isin(["member", "easy"])]
+    truth = (members_and_easy["kind"] == "member").to_numpy()
+    for method, column in (("attack", fixed), ("general_alone", "general_mean_log")):
+        assert headline[method].auc.value == pytest.approx(
+            auc(members_and_easy[column].to_numpy(), truth)
+        )
+    assert [group.label for group in report.mentions] == ["1", "2", "3–4", "5–9", "10+"]
     canaries, verdict = report.details.canaries, report.verdict
     assert canaries is not None and list(canaries.ordered)[:2] == [fixed, "general_alone"]
-    for told in (canaries, verdict):
-        assert (told.sentence("en"), told.sentence("ja")) == (told.english, told.japanese)
+    for section in (canaries, verdict):
+        assert (section.sentence("en"), section.sentence("ja")) == (
+            section.english,
+            section.japanese,
+        )
     assert verdict.facts("en").startswith("A member scores above a control in")
     assert verdict.facts("ja").startswith("記録にある人のスコアが対照を上回る組は")
     k, n = verdict.n_flagged, verdict.n_tested
@@ -158,26 +167,30 @@ LINKING = {
 
 def test_linking_by_hand() -> None:
     report = make_report(2).changed(details={"linking": LINKING})
-    found = report.details.linking
-    assert found is not None
-    ranks, share = found.reached()
+    linking = report.details.linking
+    assert linking is not None
+    ranks, share = linking.reached()
     assert (ranks.tolist(), share.tolist()) == ([1, 3, 8], [0.5, 0.75, 1.0])
-    told = {by: (top_1, top_5, rank) for by, top_1, top_5, rank in found.lines()}
-    assert list(told) == [*LINKED_BY, "chance"]
-    assert told["hospital_alone"] == (wilson(0.25, n_total=4), wilson(0.75, n_total=4), 3.0)
-    assert (told["chance"][0].value, told["chance"][1].value) == (0.1, 0.5)
-    assert math.isnan(told["chance"][0].low)
+    linking_lines = {by: (top_1, top_5, rank) for by, top_1, top_5, rank in linking.lines()}
+    assert list(linking_lines) == [*LINKED_BY, "chance"]
+    assert linking_lines["hospital_alone"] == (
+        wilson(0.25, n_total=4),
+        wilson(0.75, n_total=4),
+        3.0,
+    )
+    assert (linking_lines["chance"][0].value, linking_lines["chance"][1].value) == (0.1, 0.5)
+    assert math.isnan(linking_lines["chance"][0].low)
     hidden = report.with_names_as("masked").to_json()["details"]["linking"]["rank_by_passage"]
-    assert {one["passage_id"] for one in hidden} == {""}  # a chart's number: the hospital's text
+    assert {row["passage_id"] for row in hidden} == {""}  # a chart's number: the hospital's text
 
 
 def test_a_report_that_was_kept_before_decisions_were_of_points_is_read() -> None:
-    made = make_report(2)
-    words = ["flagged", "undecided", "not flagged", *made.names["decision"][3:]]
-    names = {k: v for k, v in made.names.items() if k not in ("is_undecided", "file_row")}
-    older = made.changed(
+    report = make_report(2)
+    words = ["flagged", "undecided", "not flagged", *report.names["decision"][3:]]
+    names = {k: v for k, v in report.names.items() if k not in ("is_undecided", "file_row")}
+    older = report.changed(
         names=names
-        | {"decision": words, "q_value": [0.04, 0.01, 0.2] + [None] * (made.n_names - 3)}
+        | {"decision": words, "q_value": [0.04, 0.01, 0.2] + [None] * (report.n_names - 3)}
     )
     assert older.verdict.state == "leak_found"
     assert older.stands_out[:4] == [True, True, False, False]  # q of at most 0.05
@@ -188,18 +201,20 @@ def test_a_report_that_was_kept_before_decisions_were_of_points_is_read() -> Non
 
 
 def test_one_model_compared_with_itself_shows_nothing() -> None:
-    made = make_report(2)
-    same = made.changed(models={who: {"name": who, "digest": "same"} for who in made.models})
-    assert same.verdict.state == "not_compared"
-    assert not any(same.stands_out)
+    report = make_report(2)
+    one_model_report = report.changed(
+        models={role: {"name": role, "digest": "same"} for role in report.models}
+    )
+    assert one_model_report.verdict.state == "not_compared"
+    assert not any(one_model_report.stands_out)
 
 
 # --- the list of kept audits ---
 
 
-def line(digest: str, **more: Any) -> KeptAudit:
+def line(digest: str, **changes: Any) -> KeptAudit:
     parts = {"at": "2026-01-01", "scenario": 2, "general": "g", "hospital": "h", "n_names": 260}
-    return KeptAudit(digest=digest * 64, state="leak_found", **{**parts, **more})
+    return KeptAudit(digest=digest * 64, state="leak_found", **{**parts, **changes})
 
 
 OLD, NEW = line("a"), line("b", at="2026-02-01")
@@ -208,7 +223,7 @@ TWIN = replace(OLD, digest="aaaa" + "0" * 60)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "kept", "demo", "found"),
+    ("digest_prefix", "audits", "demo", "expected_audit"),
     [
         ("", [OLD, NEW, DEMO], DEMO.digest, NEW),  # the newest own
         ("", [DEMO, OLD], DEMO.digest, OLD),
@@ -225,45 +240,58 @@ TWIN = replace(OLD, digest="aaaa" + "0" * 60)
     ],
 )
 def test_a_link_or_none_leads_to_an_audit(
-    wanted: str, kept: list[KeptAudit], demo: str, found: KeptAudit | None
+    digest_prefix: str, audits: list[KeptAudit], demo: str, expected_audit: KeptAudit | None
 ) -> None:
-    assert choose_audit(wanted, audits=kept, demo={"masked_lm": demo} if demo else {}) == found
+    assert (
+        choose_audit(digest_prefix, audits=audits, demo={"masked_lm": demo} if demo else {})
+        == expected_audit
+    )
 
 
 def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_own_audit() -> None:
-    one, two = (line(d, scenario=1, at=f"2026-01-0{i}") for d, i in (("c", 2), ("d", 3)))
-    foreign = line("e", scenario=1, hospital="x", at="2026-03-01")
-    made_up = line("f", scenario=1, at="2026-05-01", is_demo=True)
-    kept = [OLD, NEW, one, two, foreign, made_up]
-    assert find_other_scenario(OLD, audits=kept) == two
-    assert find_other_scenario(foreign, audits=kept) is None
-    assert find_other_scenario(OLD, audits=[OLD, made_up]) is None
-    assert find_other_scenario(DEMO, audits=[DEMO, one, made_up]) == made_up
+    first_audit, second_audit = (
+        line(d, scenario=1, at=f"2026-01-0{i}") for d, i in (("c", 2), ("d", 3))
+    )
+    foreign_audit = line("e", scenario=1, hospital="x", at="2026-03-01")
+    demo_audit = line("f", scenario=1, at="2026-05-01", is_demo=True)
+    audits = [OLD, NEW, first_audit, second_audit, foreign_audit, demo_audit]
+    assert find_other_scenario(OLD, audits=audits) == second_audit
+    assert find_other_scenario(foreign_audit, audits=audits) is None
+    assert find_other_scenario(OLD, audits=[OLD, demo_audit]) is None
+    assert find_other_scenario(DEMO, audits=[DEMO, first_audit, demo_audit]) == demo_audit
 
 
 def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_model() -> None:
-    made = make_report(1)
-    assert kept_audit(made, demo={made.digest}) == KeptAudit(
-        made.digest, made.at, 1, "general", "hospital-40", 72, made.verdict.state, "", True
+    audit_report = make_report(1)
+    assert kept_audit(audit_report, demo={audit_report.digest}) == KeptAudit(
+        audit_report.digest,
+        audit_report.at,
+        1,
+        "general",
+        "hospital-40",
+        72,
+        audit_report.verdict.state,
+        "",
+        True,
     )
-    asked = dict.fromkeys(SIBLING_TERMS, "x")
-    known, drawn = (
-        make_report(2, control_source=source).changed(question=asked)
+    question = dict.fromkeys(SIBLING_TERMS, "x")
+    invented_report, drawn_report = (
+        make_report(2, control_source=source).changed(question=question)
         for source in ("invented", "drawn")
     )
-    assert kept_audit(known).sibling_terms == sibling_terms(asked)
-    assert kept_audit(drawn).sibling_terms == ""  # nobody knows where its controls come from
-    own, other = make_reference_reports("general", "general-2")
+    assert kept_audit(invented_report).sibling_terms == sibling_terms(question)
+    assert kept_audit(drawn_report).sibling_terms == ""  # nobody knows where its controls come from
+    base_report, other_report = make_reference_reports("general", "general-2")
     reports = [
-        own,
-        other,
-        other.changed(question={**other.question, "hospital": "another"}),
-        other.changed(question={**other.question, "seed": 1}),
+        base_report,
+        other_report,
+        other_report.changed(question={**other_report.question, "hospital": "another"}),
+        other_report.changed(question={**other_report.question, "seed": 1}),
         make_report(2, leak=2.0),
     ]
-    kept = [kept_audit(report) for report in reports]
-    assert find_reference_audits(kept[0], audits=kept) == (kept[1],)
-    assert find_reference_audits(kept[4], audits=kept) == () and kept[4].family == ""
+    audits = [kept_audit(report) for report in reports]
+    assert find_reference_audits(audits[0], audits=audits) == (audits[1],)
+    assert find_reference_audits(audits[4], audits=audits) == () and audits[4].family == ""
 
 
 # --- what is kept beside a report ---
@@ -274,8 +302,8 @@ def test_the_best_passages_are_found_by_hand() -> None:
     rows, ratios = find_best_passages(ratio)
     assert rows.tolist() == [[1, 2, 0], [2, -1, -1]]
     np.testing.assert_array_equal(ratios, [[3, 2, 1], [-1, math.nan, math.nan]])
-    for n, wanted in ((0, 0), (50, 10)):
-        assert find_best_passages(np.zeros((n, 5)))[1].shape == (5, wanted)
+    for n, n_best in ((0, 0), (50, 10)):
+        assert find_best_passages(np.zeros((n, 5)))[1].shape == (5, n_best)
 
 
 def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path: Path) -> None:
@@ -284,14 +312,16 @@ def test_an_inspection_comes_back_and_one_of_another_version_is_as_none(tmp_path
         Passage("", ("full",), "", "は50歳", "b", 3),
         Passage("left ", ("last", "first"), ", ", "", "c", None),
     )
-    made: Inspection = make_inspection(make_report(2), passages=passages)
+    inspection: Inspection = make_inspection(make_report(2), passages=passages)
     with Store(tmp_path / "results") as store:
         assert read_inspection("d", store=store) is None
-        keep_inspection("d", made, store=store)
-        found = read_inspection("d", store=store)
-        assert found is not None and found.passages == passages
-        for name in vars(made).keys() - {"passages"}:
-            assert np.array_equal(getattr(found, name), getattr(made, name), equal_nan=True), name
+        keep_inspection("d", inspection, store=store)
+        stored_inspection = read_inspection("d", store=store)
+        assert stored_inspection is not None and stored_inspection.passages == passages
+        for name in vars(inspection).keys() - {"passages"}:
+            assert np.array_equal(
+                getattr(stored_inspection, name), getattr(inspection, name), equal_nan=True
+            ), name
         stored = store.get("inspection/d")
         assert stored is not None
         arrays = {k: v for k, v in stored.arrays.items() if k != "hospital"}

@@ -33,7 +33,7 @@ REPORTS = {scenario: make_report(scenario) for scenario in (1, 2)}
 BLIND = make_report(2, has_truth=False)
 
 
-def named(
+def rank_values(
     values: list[float], truth: list[bool], *, q: list[float] | None = None, critical: float = 9.0
 ) -> RankedNames:
     members = np.array(truth)
@@ -49,7 +49,7 @@ def named(
 
 
 def test_counts_by_hand_are_strict_and_leave_out_what_has_no_score() -> None:
-    names = named([3, 2, 1, 2, 0, math.nan], [True, True, True, False, False, False])
+    names = rank_values([3, 2, 1, 2, 0, math.nan], [True, True, True, False, False, False])
     view = apply_threshold(names, threshold=2, prevalence=0.1)
     assert view.counts is not None
     assert (view.counts.tp, view.counts.fn, view.counts.fp, view.counts.tn) == (1, 2, 0, 2)
@@ -59,10 +59,10 @@ def test_counts_by_hand_are_strict_and_leave_out_what_has_no_score() -> None:
 
 
 def test_the_predictive_value_is_that_of_bayes() -> None:
-    found = predictive_value(
+    ppv = predictive_value(
         Estimate(0.8, 0.6, 0.9), fpr=Estimate(0.01, 0.005, 0.03), prevalence=0.02
     )
-    assert (found.value, found.low, found.high) == pytest.approx(
+    assert (ppv.value, ppv.low, ppv.high) == pytest.approx(
         (0.016 / (0.016 + 0.0098), 0.012 / (0.012 + 0.0294), 0.018 / (0.018 + 0.0049))
     )
     nobody = predictive_value(Estimate(0, 0, 0), fpr=Estimate(0, 0, 0), prevalence=0.02)
@@ -72,20 +72,26 @@ def test_the_predictive_value_is_that_of_bayes() -> None:
 def test_useful_thresholds_by_hand() -> None:
     members = [197.5, 198.5, 300.0, 301.0]
     q = [1.0] * 200 + [1.0, 1.0, 0.01, 0.01]
-    names = named(
+    names = rank_values(
         [*map(float, range(200)), *members], [False] * 200 + [True] * 4, q=q, critical=250.0
     )
     # FPR: 198 and 199 above it, 2 of 200; Youden: all members at an FPR of 1 %.
-    found = find_useful_thresholds(names)
-    assert list(found.items()) == [("fpr", 197.0), ("fdr", 250.0), ("youden", 197.0), ("paper", 0)]
-    assert choose_first_threshold(found) == 250.0
-    assert choose_first_threshold({**found, "fdr": math.nan}) == 197.0
-    assert choose_first_threshold(dict.fromkeys(found, math.nan) | {"paper": 0.0}) == 0.0
-    few = named([1, 2, 3], [True, False, False])  # nobody stands out; 2 controls resolve no 1 %
-    endless = named([1, 2, 3], [True, False, False], q=[0.01, 1, 1], critical=math.inf)
+    thresholds = find_useful_thresholds(names)
+    assert list(thresholds.items()) == [
+        ("fpr", 197.0),
+        ("fdr", 250.0),
+        ("youden", 197.0),
+        ("paper", 0),
+    ]
+    assert choose_first_threshold(thresholds) == 250.0
+    assert choose_first_threshold({**thresholds, "fdr": math.nan}) == 197.0
+    assert choose_first_threshold(dict.fromkeys(thresholds, math.nan) | {"paper": 0.0}) == 0.0
+    # nobody stands out; 2 controls resolve no 1 %
+    few = rank_values([1, 2, 3], [True, False, False])
+    endless = rank_values([1, 2, 3], [True, False, False], q=[0.01, 1, 1], critical=math.inf)
     for names in (few, endless):
-        found = find_useful_thresholds(names)
-        assert math.isnan(found["fpr"]) and math.isnan(found["fdr"])
+        thresholds = find_useful_thresholds(names)
+        assert math.isnan(thresholds["fpr"]) and math.isnan(thresholds["fdr"])
     blind = find_useful_thresholds(rank_names(BLIND, score=BLIND.fixed_score))
     assert math.isnan(blind["youden"])
     assert read_threshold("1e-3") == 0.001
@@ -110,8 +116,8 @@ def test_every_score_of_a_report_can_be_chosen(scenario: int) -> None:
             assert int(names.names["is_member"].sum()) == measured.n_members
             assert int((~names.names["is_member"]).sum()) == measured.n_controls
             kinds = ["member", "easy", "hard"] if stratum == "all" else ["member", stratum]
-            wanted = report.table.loc[report.table["kind"].isin(kinds), columns[code]]
-            assert np.array_equal(names.names["value"], wanted, equal_nan=True)
+            expected_scores = report.table.loc[report.table["kind"].isin(kinds), columns[code]]
+            assert np.array_equal(names.names["value"], expected_scores, equal_nan=True)
             for useful in find_useful_thresholds(names).values():
                 place = names.axis.place_of(useful) if not math.isnan(useful) else names.axis.low
                 assert names.axis.low <= place <= names.axis.high
@@ -143,8 +149,8 @@ def test_an_audit_without_a_leak_has_no_q_threshold_and_one_unjudged_name_does_n
     changed = {"q_value": None, "threshold": "inf", "decision": "not judged"}
     cells = {key: [value, *report.names[key][1:]] for key, value in changed.items()}
     fewer = report.changed(names={**report.names, **cells})
-    found = find_useful_thresholds(rank_names(fewer, score=fewer.fixed_score))
-    assert found["fdr"] == report.names["threshold"][1] < math.inf
+    thresholds = find_useful_thresholds(rank_names(fewer, score=fewer.fixed_score))
+    assert thresholds["fdr"] == report.names["threshold"][1] < math.inf
 
 
 def test_a_list_without_truth_has_counts_of_flagged_names_only() -> None:
@@ -196,7 +202,7 @@ def test_the_curve_is_the_tpr_at_each_fpr(n_controls: int) -> None:
     rng = np.random.default_rng(1)
     values = [*rng.normal(1, 1, 60).round(1), *rng.normal(0, 1, n_controls).round(1)]
     truth = [True] * 60 + [False] * n_controls
-    view = make_roc_view(named(values, truth))
+    view = make_roc_view(rank_values(values, truth))
     assert (view.fpr[0], view.fpr[-1], view.tpr[-1]) == (0, 1, 1)
     assert (view.n_members, view.n_controls) == (60, n_controls)
     assert len(view.fpr) == 25 if n_controls == 24 else 60 < len(view.fpr) <= 121
@@ -210,27 +216,27 @@ def test_the_band_is_that_of_a_bootstrap_over_names() -> None:
     rng = np.random.default_rng(2)
     values = [*rng.normal(1, 1, 80), *rng.normal(0, 1, 100)]
     truth = [True] * 80 + [False] * 100
-    view = make_roc_view(named(values, truth))
+    view = make_roc_view(rank_values(values, truth))
     slow = bootstrap_ranking(values, truth, seed=3, fprs=(0.1, 0.5), n_replicates=4000)
     for fpr, estimate in slow.tpr_at_fpr:
-        at = int(np.flatnonzero(view.fpr == fpr)[0])
-        assert view.tpr[at] == estimate.value
-        assert (view.low[at], view.high[at]) == pytest.approx(
+        position = int(np.flatnonzero(view.fpr == fpr)[0])
+        assert view.tpr[position] == estimate.value
+        assert (view.low[position], view.high[position]) == pytest.approx(
             (estimate.low, estimate.high), abs=0.03
         )
-    sure = make_roc_view(named([5, 6, 7, 1, 2, 3], [True] * 3 + [False] * 3))
+    sure = make_roc_view(rank_values([5, 6, 7, 1, 2, 3], [True] * 3 + [False] * 3))
     assert sure.tpr.tolist() == [1, 1, 1, 1] and sure.low[0] < 0.5  # not called certain
 
 
 def test_the_controls_p_values_by_hand() -> None:
     report = make_report(2, names=make_special_names(4))
-    found = make_calibration(report)
-    assert found is not None
+    calibration = make_calibration(report)
+    assert calibration is not None
     p = sorted(report.names["p_value"][24:72])
-    assert (found.p.tolist(), found.n_controls) == (p, 2 * N_PER_KIND)
-    assert found.expected == pytest.approx(np.arange(1, 49) / 49)
-    assert found.n_low == sum(x <= 0.05 for x in p)
-    assert found.half_width == pytest.approx(0.1358 * math.sqrt(100 / 48), abs=2e-4)
+    assert (calibration.p.tolist(), calibration.n_controls) == (p, 2 * N_PER_KIND)
+    assert calibration.expected == pytest.approx(np.arange(1, 49) / 49)
+    assert calibration.n_low == sum(x <= 0.05 for x in p)
+    assert calibration.half_width == pytest.approx(0.1358 * math.sqrt(100 / 48), abs=2e-4)
     many = REPORTS[2].changed(names={k: v * 20 for k, v in REPORTS[2].names.items()})
     few = make_calibration(many)
     assert few is not None and (len(few.p), few.n_controls) == (300, 960)
@@ -239,21 +245,25 @@ def test_the_controls_p_values_by_hand() -> None:
 def test_curves_rise_from_zero_or_from_half_of_what_the_list_resolves() -> None:
     codes = ("residual", GENERAL_ALONE)
     curves = [make_roc_view(rank_names(REPORTS[2], score=code, stratum="hard")) for code in codes]
-    shown, floor = fit_to_axes(curves, is_log=True)
+    drawn_curves, floor = fit_to_axes(curves, is_log=True)
     assert floor == (0.5 / N_PER_KIND, 0.5 / N_PER_KIND)
-    for one, curve in zip(shown, curves, strict=True):
-        assert one.fpr.tolist() == [max(x, floor[0]) for x in curve.fpr]
-        assert one.low.tolist() == [max(y, floor[1]) for y in curve.low]
-    shown, floor = fit_to_axes(curves, is_log=False)
+    for drawn_curve, curve in zip(drawn_curves, curves, strict=True):
+        assert drawn_curve.fpr.tolist() == [max(x, floor[0]) for x in curve.fpr]
+        assert drawn_curve.low.tolist() == [max(y, floor[1]) for y in curve.low]
+    drawn_curves, floor = fit_to_axes(curves, is_log=False)
     assert floor == (0, 0)
-    assert [(one.fpr[0], one.tpr[0], one.high[0]) for one in shown] == [(0, 0, 0)] * 2
-    assert [one.tpr[1:].tolist() for one in shown] == [one.tpr.tolist() for one in curves]
+    assert [(curve.fpr[0], curve.tpr[0], curve.high[0]) for curve in drawn_curves] == [
+        (0, 0, 0)
+    ] * 2
+    assert [curve.tpr[1:].tolist() for curve in drawn_curves] == [
+        curve.tpr.tolist() for curve in curves
+    ]
 
 
 def test_the_band_of_honest_p_values_stays_between_0_and_1() -> None:
-    found = make_calibration(REPORTS[2])
-    assert found is not None
-    x, low, high = found.band()
+    calibration = make_calibration(REPORTS[2])
+    assert calibration is not None
+    x, low, high = calibration.band()
     assert x == sorted(x) and (x[0], x[-1]) == (0, 1)
     assert (low[0], high[-1]) == (0, 1)
-    assert high[0] == pytest.approx(found.half_width) == 1 - low[-1]
+    assert high[0] == pytest.approx(calibration.half_width) == 1 - low[-1]

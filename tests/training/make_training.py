@@ -21,8 +21,8 @@ def write_notes(path: Path, *, n: int = 40, n_patients: int = 20, seed: int = 0)
     rng = random.Random(seed)
     with path.open("w", encoding="utf-8") as handle:
         for number in range(n):
-            at = rng.randrange(len(PLAIN))
-            words = [PLAIN[(at + k) % len(PLAIN)] for k in range(rng.randrange(20, 60))]
+            start = rng.randrange(len(PLAIN))
+            words = [PLAIN[(start + k) % len(PLAIN)] for k in range(rng.randrange(20, 60))]
             note = {
                 "note_id": str(number),
                 "patient_id": f"P{number % n_patients}",

@@ -30,11 +30,11 @@ OPTIONS = {
 }
 
 
-def shared(
+def train_in_processes(
     folder: Path, *, n_processes: int, **options: object
 ) -> subprocess.CompletedProcess[str]:
     """Train by the command line, with dropout, in so many processes."""
-    given = OPTIONS | {f"--{name.replace('_', '-')}": value for name, value in options.items()}
+    arguments = OPTIONS | {f"--{name.replace('_', '-')}": value for name, value in options.items()}
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command = [
         *start,
@@ -48,7 +48,7 @@ def shared(
         str(folder / "general"),
         "--notes",
         str(folder / "notes.jsonl"),
-        *(str(part) for option in given.items() for part in option),
+        *(str(part) for option in arguments.items() for part in option),
     ]
     environment = os.environ | {"KART_AUDIT_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -62,21 +62,23 @@ def curve(points: tuple[LossPoint, ...]) -> list[tuple[int, float | None, float 
 @pytest.mark.parametrize("begun", ["anew", pytest.param("by one", marks=pytest.mark.slow)])
 def test_two_processes_train_as_one(tmp_path: Path, begun: str) -> None:
     alone = train(make_order(tmp_path, out="alone", n_steps=8, micro_batch=2))
-    seen: list[int] = []
+    steps: list[int] = []
     if begun == "by one":  # and stopped at a checkpoint
         with pytest.raises(AuditCancelled):
             train(
                 make_order(tmp_path, out="both", n_steps=8, micro_batch=2),
-                should_stop=lambda: len(seen) > 4,
-                on_point=lambda one: seen.append(one.step),
+                should_stop=lambda: len(steps) > 4,
+                on_point=lambda point: steps.append(point.step),
             )
-    done = shared(tmp_path, n_processes=2, out=tmp_path / "both", steps=8)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)  # one object: the second process tells nothing
-    assert told["n_steps"] == 8 and told["loss"] is not None
-    both, one = curve(read_losses(tmp_path / "both")), curve(alone.points)
-    assert [step for step, _, _ in both] == list(range(9))
-    for (_, loss, held_out), (_, loss_alone, held_out_alone) in zip(both, one, strict=True):
+    process = train_in_processes(tmp_path, n_processes=2, out=tmp_path / "both", steps=8)
+    assert process.returncode == 0, process.stderr
+    report = json.loads(process.stdout)  # one object: the second process tells nothing
+    assert report["n_steps"] == 8 and report["loss"] is not None
+    shared_curve, lone_curve = curve(read_losses(tmp_path / "both")), curve(alone.points)
+    assert [step for step, _, _ in shared_curve] == list(range(9))
+    for (_, loss, held_out), (_, loss_alone, held_out_alone) in zip(
+        shared_curve, lone_curve, strict=True
+    ):
         assert loss == pytest.approx(loss_alone, abs=1e-5)
         assert held_out == pytest.approx(held_out_alone, abs=1e-5)
     ours, theirs = (
@@ -87,7 +89,7 @@ def test_two_processes_train_as_one(tmp_path: Path, begun: str) -> None:
     names = {path.name for path in (tmp_path / "both").iterdir()}
     assert names == {"model", "training.json", "losses.jsonl", "tokens"}
     facts = json.loads((tmp_path / "both" / "training.json").read_bytes())
-    assert facts["n_processes"] == (1 if seen else 2)
+    assert facts["n_processes"] == (1 if steps else 2)
 
 
 def test_processes_without_a_pass_are_refused(

@@ -136,35 +136,37 @@ def test_kept_tokens_are_taken_again_until_something_changes(
 ) -> None:
     notes, store = source(tmp_path / "n.jsonl", "pain in the john", "___"), tmp_path / "t"
     first = read_or_make_tokens(notes, tokenizer, store=store)
-    (made,) = store.iterdir()
-    made_at = made.stat().st_ino
+    (token_folder,) = store.iterdir()
+    made_at = token_folder.stat().st_ino
     assert read_or_make_tokens(notes, tokenizer, store=store).digest() == first.digest()
-    assert made.stat().st_ino == made_at
+    assert token_folder.stat().st_ino == made_at
     for name, damage in (("tokens.bin", b"cut"), ("places.npz", None), ("places.npz", b"[]")):
-        (made / name).unlink()
+        (token_folder / name).unlink()
         if damage:
-            (made / name).write_bytes(damage)
+            (token_folder / name).write_bytes(damage)
         again = read_or_make_tokens(notes, tokenizer, store=store)
         assert (again.ids.tolist(), again.missing.tolist()) == (first.ids.tolist(), [1])
-    other = source(tmp_path / "n.jsonl", "pain in the mary")
-    assert read_or_make_tokens(other, tokenizer, store=store).digest() != first.digest()
+    changed_notes = source(tmp_path / "n.jsonl", "pain in the mary")
+    assert read_or_make_tokens(changed_notes, tokenizer, store=store).digest() != first.digest()
     cased = load_model(make_bert(tmp_path / "cased", lower_case=False)).tokenizer
-    read_or_make_tokens(other, cased, store=store)
+    read_or_make_tokens(changed_notes, cased, store=store)
     assert len(list(store.iterdir())) == 3
     with pytest.raises(AuditCancelled):
-        read_or_make_tokens(other, tokenizer, store=tmp_path / "none", should_stop=lambda: True)
+        read_or_make_tokens(
+            changed_notes, tokenizer, store=tmp_path / "none", should_stop=lambda: True
+        )
     assert list((tmp_path / "none").glob("*")) == []
 
 
 def test_a_folder_of_texts_is_told_by_names_and_contents(tmp_path: Path) -> None:
     (tmp_path / "notes" / "A").mkdir(parents=True)
-    file, found, counted = tmp_path / "notes" / "A" / "1.txt", set(), list[int]()
+    file, digests, counted = tmp_path / "notes" / "A" / "1.txt", set(), list[int]()
     for name, text in (("1.txt", "pain"), ("2.txt", "pain"), ("2.txt", "pains")):
         file = file.rename(file.with_name(name)) if file.exists() else file
         file.write_text(text)
         (tmp_path / "notes" / "A" / "x.md").write_text(text)
-        found.add(digest_notes(tmp_path / "notes", on_bytes=counted.append))
-    assert len(found) == 3 and counted == [4, 4, 5]
+        digests.add(digest_notes(tmp_path / "notes", on_bytes=counted.append))
+    assert len(digests) == 3 and counted == [4, 4, 5]
     with pytest.raises(AuditError, match="The notes cannot be read"):
         digest_notes(tmp_path / "gone")
 
@@ -172,12 +174,14 @@ def test_a_folder_of_texts_is_told_by_names_and_contents(tmp_path: Path) -> None
 def tokens_of(notes: list[list[int]], *, groups: list[int] | None = None) -> TokenFile:
     """Notes of ids, each with its [SEP]; one whose group is EMPTY gave no document."""
     groups = list(range(len(notes))) if groups is None else groups
-    there = [i for i, group in enumerate(groups) if group != EMPTY]
-    known = sorted({groups[i] for i in there})
-    ids = np.array([token for i in there for token in (*notes[i], SEP)], dtype=np.uint16)
+    note_rows = [i for i, group in enumerate(groups) if group != EMPTY]
+    group_codes = sorted({groups[i] for i in note_rows})
+    ids = np.array([token for i in note_rows for token in (*notes[i], SEP)], dtype=np.uint16)
     missing = np.array([i for i, group in enumerate(groups) if group == EMPTY], dtype=np.int64)
-    ends = np.cumsum([len(notes[i]) + 1 for i in there])
-    return TokenFile(ids, ends, np.array([known.index(groups[i]) for i in there]), missing)
+    ends = np.cumsum([len(notes[i]) + 1 for i in note_rows])
+    return TokenFile(
+        ids, ends, np.array([group_codes.index(groups[i]) for i in note_rows]), missing
+    )
 
 
 def numbered(lengths: list[int]) -> TokenFile:
@@ -207,16 +211,16 @@ def test_an_epoch_has_every_token_once_and_borders_are_separators(
         return
     rows = rows_of(tokens, n_inner=n_inner, batch=batch, seed=seed)
     n_steps = math.ceil(3 * rows.n_rows / batch)
-    seen = np.concatenate([rows.of_step(step) for step in range(1, n_steps + 1)])
+    token_rows = np.concatenate([rows.of_step(step) for step in range(1, n_steps + 1)])
     for epoch in range(3):
-        inner = seen[epoch * rows.n_rows : (epoch + 1) * rows.n_rows, 1:-1]
+        inner = token_rows[epoch * rows.n_rows : (epoch + 1) * rows.n_rows, 1:-1]
         plain, times = np.unique(inner[inner != SEP], return_counts=True)
         left = len(tokens.ids) - inner.size
         assert (times == 1).all() and 0 <= left < n_inner and sum(lengths) - len(plain) <= left
     ids = tokens.ids.tolist()
     neighbours = {*pairwise([*ids, ids[0]])}
-    assert {pair for row in seen.tolist() for pair in pairwise(row[1:-1])} <= neighbours
-    assert (seen[:, 0] == CLS).all() and (seen[:, -1] == SEP).all()
+    assert {pair for row in token_rows.tolist() for pair in pairwise(row[1:-1])} <= neighbours
+    assert (token_rows[:, 0] == CLS).all() and (token_rows[:, -1] == SEP).all()
 
 
 def test_any_step_is_known_without_the_ones_before_and_is_the_same_on_every_machine() -> None:
@@ -251,26 +255,34 @@ def test_no_listed_patient_is_held_out_and_the_others_are(
         return
     tokens = tokens_of([[100 + group] for group in groups], groups=groups)
     whose = [group for group in groups if group != EMPTY]
-    found = listed_at(positions, n_notes=len(groups))
-    split = split_notes(tokens, share=share, seed=seed, listed=found)
-    out, kept = ({whose[note] for note in side} for side in (split.held_out, split.train))
-    assert listed <= kept and not out & kept and out | kept == everybody
+    listed_notes = listed_at(positions, n_notes=len(groups))
+    split = split_notes(tokens, share=share, seed=seed, listed=listed_notes)
+    held_out_groups, train_groups = (
+        {whose[note] for note in side} for side in (split.held_out, split.train)
+    )
+    assert (
+        listed <= train_groups
+        and not held_out_groups & train_groups
+        and held_out_groups | train_groups == everybody
+    )
     assert sorted([*split.train, *split.held_out]) == list(range(len(whose)))
-    wanted = min(len(everybody) - 1, max(1, round(share * len(everybody))))
-    assert len(out) == min(wanted, len(everybody - listed)) and split.n_listed == len(listed)
+    n_expected = min(len(everybody) - 1, max(1, round(share * len(everybody))))
+    assert len(held_out_groups) == min(
+        n_expected, len(everybody - listed)
+    ) and split.n_listed == len(listed)
     if not listed:
-        before = split_notes(tokens, share=share, seed=seed)
-        assert before.held_out.tolist() == split.held_out.tolist()
+        unlisted_split = split_notes(tokens, share=share, seed=seed)
+        assert unlisted_split.held_out.tolist() == split.held_out.tolist()
 
 
 def test_who_is_held_out_by_hand() -> None:
     tokens = tokens_of([[9]] * 20)
     assert split_notes(tokens, share=0.2, seed=0).held_out.tolist() == [1, 10, 16, 19]
     assert split_notes(tokens, share=0.0, seed=0).train.tolist() == list(range(20))
-    one = tokens_of([[9], [9]], groups=[0, 0])
-    split = split_notes(one, share=0.1, seed=0, listed=listed_at([1], n_notes=2))
+    lone_patient = tokens_of([[9], [9]], groups=[0, 0])
+    split = split_notes(lone_patient, share=0.1, seed=0, listed=listed_at([1], n_notes=2))
     assert (split.train.tolist(), split.held_out.tolist()) == ([0, 1], [])
-    assert not len(split_notes(one, share=0.1, seed=0).held_out)
+    assert not len(split_notes(lone_patient, share=0.1, seed=0).held_out)
     three = tokens_of([[9]] * 3, groups=[0, 1, EMPTY])
     with pytest.raises(AuditError, match="has 4 notes, but 3 were read"):
         split_notes(three, share=0.1, seed=0, listed=listed_at([1], n_notes=4))
@@ -279,42 +291,45 @@ def test_who_is_held_out_by_hand() -> None:
 def test_what_is_held_out_is_spread_and_its_baseline_counts_what_is_trained_on() -> None:
     tokens = numbered([4] * 2000)
     split = split_notes(tokens, share=0.5, seed=0)
-    asked = TrainSettings(n_tokens=8, mask_share=0.3)
+    train_settings = TrainSettings(n_tokens=8, mask_share=0.3)
     special = SpecialIds(CLS, SEP, MASK, 9000)
-    measured = draw_held_out(tokens, split, special=special, settings=asked)
+    measured = draw_held_out(tokens, split, special=special, settings=train_settings)
     assert measured is not None and measured.rows.ids.shape == (512, 8)
     rows = measured.rows.ids.copy()
     np.put_along_axis(rows, measured.rows.positions, measured.rows.targets, axis=1)
     stream = Stream(tokens, split.held_out).read_ids(np.arange(5000)).tolist()
-    at = [stream.index(row[1]) if row[1] != SEP else None for row in rows.tolist()]
+    row_starts = [stream.index(row[1]) if row[1] != SEP else None for row in rows.tolist()]
     # The first and the last of its 833 rows of 6, and 510 evenly between.
-    assert (at[0], at[-1]) == (0, 832 * 6)
-    assert {b - a for a, b in pairwise(at) if a is not None and b is not None} == {6, 12}
-    trained = Counter(Stream(tokens, split.train).read_ids(np.arange(5000)).tolist())
-    del trained[SEP]
-    n = sum(trained.values()) + 9000
+    assert (row_starts[0], row_starts[-1]) == (0, 832 * 6)
+    assert {b - a for a, b in pairwise(row_starts) if a is not None and b is not None} == {6, 12}
+    token_counts = Counter(Stream(tokens, split.train).read_ids(np.arange(5000)).tolist())
+    del token_counts[SEP]
+    n = sum(token_counts.values()) + 9000
     targets = measured.rows.targets.ravel().tolist()
-    by_hand = -sum(math.log((trained[one] + 1) / n) for one in targets) / len(targets)
+    by_hand = -sum(math.log((token_counts[token] + 1) / n) for token in targets) / len(targets)
     assert measured.unigram_loss == pytest.approx(by_hand, rel=1e-12)
     nobody = split_notes(tokens, share=0.0, seed=0)
-    assert draw_held_out(tokens, nobody, special=special, settings=asked) is None
+    assert draw_held_out(tokens, nobody, special=special, settings=train_settings) is None
 
 
 def test_of_the_asked_80_percent_are_masked_10_replaced_10_kept() -> None:
     rows = np.tile(np.concatenate([[CLS], np.arange(6, 36), [SEP]]), (2000, 1))
     special = SpecialIds(CLS, SEP, MASK, 40)
-    found = mask_rows(rows, special=special, share=0.15, rng=np.random.default_rng(0))
-    assert found.positions.shape == (2000, 5)
-    assert (np.take_along_axis(rows, found.positions, axis=1) == found.targets).all()
-    assert not np.isin(found.targets, [CLS, SEP]).any()
-    assert all(len(set(row)) == 5 for row in found.positions)
-    shown = np.take_along_axis(found.ids, found.positions, axis=1)
-    n = shown.size
+    masked = mask_rows(rows, special=special, share=0.15, rng=np.random.default_rng(0))
+    assert masked.positions.shape == (2000, 5)
+    assert (np.take_along_axis(rows, masked.positions, axis=1) == masked.targets).all()
+    assert not np.isin(masked.targets, [CLS, SEP]).any()
+    assert all(len(set(row)) == 5 for row in masked.positions)
+    masked_ids = np.take_along_axis(masked.ids, masked.positions, axis=1)
+    n = masked_ids.size
     # Kept: one tenth as it is, and one in forty of the replaced tenth by chance.
-    for sign, share in ((shown == MASK, 0.8 + 0.1 / 40), (shown == found.targets, 0.1 + 0.1 / 40)):
+    for sign, share in (
+        (masked_ids == MASK, 0.8 + 0.1 / 40),
+        (masked_ids == masked.targets, 0.1 + 0.1 / 40),
+    ):
         assert sign.mean() == pytest.approx(share, abs=4 * (share * (1 - share) / n) ** 0.5)
     untouched = np.ones_like(rows, dtype=bool)
-    np.put_along_axis(untouched, found.positions, False, axis=1)
-    assert (found.ids[untouched] == rows[untouched]).all()
-    assert [len(part.ids) for part in found.parts(900)] == [900, 900, 200]
-    assert (np.concatenate([p.targets for p in found.parts(7)]) == found.targets).all()
+    np.put_along_axis(untouched, masked.positions, False, axis=1)
+    assert (masked.ids[untouched] == rows[untouched]).all()
+    assert [len(part.ids) for part in masked.parts(900)] == [900, 900, 200]
+    assert (np.concatenate([p.targets for p in masked.parts(7)]) == masked.targets).all()

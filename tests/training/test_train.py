@@ -54,49 +54,49 @@ def checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoint").iterdir())
 
 
-def weights(found: TrainedModel | Path, name: str = "model") -> dict[str, torch.Tensor]:
-    folder = found if isinstance(found, Path) else found.folder / name
+def weights(model: TrainedModel | Path, name: str = "model") -> dict[str, torch.Tensor]:
+    folder = model if isinstance(model, Path) else model.folder / name
     return dict(load_file(folder / "model.safetensors"))
 
 
-def same(one: Any, other: Any, name: str = "model") -> bool:
-    a, b = weights(one), weights(other, name)
+def have_same_weights(model: Any, other_model: Any, name: str = "model") -> bool:
+    a, b = weights(model), weights(other_model, name)
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-def stopped(order: PretrainTask, *, after: int) -> list[int]:
+def stop_training(order: PretrainTask, *, n_points: int) -> list[int]:
     """Train until so many points are told; returns their steps."""
-    seen: list[int] = []
+    steps: list[int] = []
     with pytest.raises(AuditCancelled):
         train(
             order,
-            should_stop=lambda: len(seen) > after,
-            on_point=lambda point: seen.append(point.step),
+            should_stop=lambda: len(steps) > n_points,
+            on_point=lambda point: steps.append(point.step),
         )
-    return seen
+    return steps
 
 
-TOLD: list[Progress] = []
+PROGRESS: list[Progress] = []
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
+def finished_training(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainedModel]:
     """A training that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     order = make_order(folder, n_steps=40, order={"title": "Ours"})
-    return folder, train(order, progress=TOLD.append)
+    return folder, train(order, progress=PROGRESS.append)
 
 
-def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
-    folder, result = whole
-    phases = [one.phase for one in TOLD]
+def test_what_is_kept_and_told(finished_training: tuple[Path, TrainedModel]) -> None:
+    folder, result = finished_training
+    phases = [progress.phase for progress in PROGRESS]
     assert list(dict.fromkeys(phases)) == [
         "loading",
         "tokenizing the notes",
         "training",
         "finishing",
     ]
-    shares = [one.share for one in TOLD]
+    shares = [progress.share for progress in PROGRESS]
     assert shares == sorted(shares) and shares[-1] == 1
     general, ours = load_model(folder / "general"), load_model(result.folder / "model")
     assert ours.digest != general.digest
@@ -107,16 +107,16 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
             assert (result.folder / "model" / path.name).read_bytes() == path.read_bytes()
     for path in (result.folder, *result.folder.rglob("*")):  # no health data for others to read
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
-    told = result.facts.plain()
+    facts = result.facts.plain()
     lines = (folder / "notes.jsonl").read_text().splitlines()
     notes = [json.loads(line)["text"] for line in lines]
     n_tokens = sum(len(text.split()) + 2 for text in notes)  # a full stop and a [SEP] more
-    assert 0 < n_tokens - told.pop("n_train_tokens") < 4 * 62
-    assert 3 < told.pop("unigram_loss") < 3.7
-    assert len(told.pop("key")) == 64 and told.pop("created") > "2024"
-    assert told.pop("versions").keys() == {"torch", "transformers"}
-    assert told.pop("settings") == make_order(folder, n_steps=40).settings.plain()
-    assert told == {
+    assert 0 < n_tokens - facts.pop("n_train_tokens") < 4 * 62
+    assert 3 < facts.pop("unigram_loss") < 3.7
+    assert len(facts.pop("key")) == 64 and facts.pop("created") > "2024"
+    assert facts.pop("versions").keys() == {"torch", "transformers"}
+    assert facts.pop("settings") == make_order(folder, n_steps=40).settings.plain()
+    assert facts == {
         "title": "Ours",
         "parent": "general",
         "parent_digest": general.digest,
@@ -127,7 +127,7 @@ def test_what_is_kept_and_told(whole: tuple[Path, TrainedModel]) -> None:
         "n_held_out_documents": 4,
         "precision": "float32",
         "device": "cpu",
-        "kernels": told["kernels"],
+        "kernels": facts["kernels"],
         "snapshots": [],
         "n_listed_patients": 0,
         "n_processes": 1,
@@ -166,11 +166,11 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
     model = BertForMaskedLM.from_pretrained(tmp_path / "general")
     groups = [
         {
-            "params": [one],
+            "params": [parameter],
             "lr": 3e-3 if name.startswith("cls.") else 1e-3,
-            "weight_decay": 0.1 if one.dim() > 1 else 0.0,
+            "weight_decay": 0.1 if parameter.dim() > 1 else 0.0,
         }
-        for name, one in model.named_parameters()
+        for name, parameter in model.named_parameters()
     ]
     optimizer = torch.optim.AdamW(groups, eps=1e-6)
     highest = [group["lr"] for group in optimizer.param_groups]
@@ -197,44 +197,44 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
         optimizer.step()
     with torch.no_grad():
         last = float(loss_of(measured.rows))
-    told = read_losses(result.folder)
-    assert [p.loss for p in told][1:] == pytest.approx(losses, abs=1e-5)
+    points = read_losses(result.folder)
+    assert [p.loss for p in points][1:] == pytest.approx(losses, abs=1e-5)
     assert (result.first_held_out, result.held_out) == pytest.approx((first, last), abs=1e-5)
     assert result.facts.unigram_loss == measured.unigram_loss
     ours = weights(result)
-    for name, one in model.named_parameters():
-        torch.testing.assert_close(ours[name], one.detach(), atol=2e-5, rtol=1e-4)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(ours[name], parameter.detach(), atol=2e-5, rtol=1e-4)
 
 
 def test_asked_again_it_is_the_same_and_another_one_is_refused_there(
-    whole: tuple[Path, TrainedModel],
+    finished_training: tuple[Path, TrainedModel],
 ) -> None:
-    folder, result = whole
-    other = train(make_order(folder, out="other", n_steps=40, seed=1))
-    assert not same(result, other)
+    folder, result = finished_training
+    reseeded = train(make_order(folder, out="other", n_steps=40, seed=1))
+    assert not have_same_weights(result, reseeded)
     made_at = (result.folder / "model").stat().st_ino
     again = make_order(folder, n_steps=40, checkpoint_every=7)  # that decides no weight
     assert train(again) == result and (result.folder / "model").stat().st_ino == made_at
     with pytest.raises(AuditError, match="The folder holds another training"):
         train(make_order(folder, n_steps=41))
     order = make_order(folder, out="place", n_steps=40)
-    stopped(order, after=2)
-    told = folder / "place" / "training.json"
-    told.write_text(json.dumps(json.loads(told.read_text()) | {"device": "cuda"}))
+    stop_training(order, n_points=2)
+    facts_path = folder / "place" / "training.json"
+    facts_path.write_text(json.dumps(json.loads(facts_path.read_text()) | {"device": "cuda"}))
     with pytest.raises(AuditError, match=r"begun on cuda / .*; here it would go on on cpu /"):
         train(order)
-    told.write_text("[]")
+    facts_path.write_text("[]")
     with pytest.raises(AuditError, match="The folder holds another training"):
         train(order)
 
 
 @pytest.mark.long
 def test_stopped_killed_or_damaged_it_goes_on_to_the_same_bytes(
-    whole: tuple[Path, TrainedModel],
+    finished_training: tuple[Path, TrainedModel],
 ) -> None:
-    folder, result = whole
+    folder, result = finished_training
     order = make_order(folder, out="stopped", n_steps=40)
-    assert stopped(order, after=7)[-1] == 7
+    assert stop_training(order, n_points=7)[-1] == 7
     assert checkpoints(order.folder) == ["step-4", "step-7"]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], env=environment, check=False)
@@ -242,15 +242,16 @@ def test_stopped_killed_or_damaged_it_goes_on_to_the_same_bytes(
     assert checkpoints(order.folder) == ["step-12", "step-16"]
     newest = order.folder / "checkpoint" / "step-16" / "model.safetensors"
     newest.write_bytes(b"half")
-    seen: list[int] = []
-    again = train(order, on_point=lambda point: seen.append(point.step))
-    assert seen == list(range(13, 41)) and same(again, result)
-    told = [
-        [(p.step, p.loss, p.held_out) for p in read_losses(one.folder)] for one in (again, result)
+    steps: list[int] = []
+    again = train(order, on_point=lambda point: steps.append(point.step))
+    assert steps == list(range(13, 41)) and have_same_weights(again, result)
+    curves = [
+        [(p.step, p.loss, p.held_out) for p in read_losses(trained_model.folder)]
+        for trained_model in (again, result)
     ]
-    assert told[0] == told[1]
+    assert curves[0] == curves[1]
     order = make_order(folder, out="lost", n_steps=40)
-    stopped(order, after=5)
+    stop_training(order, n_points=5)
     for place in (order.folder / "checkpoint").iterdir():
         (place / "state.json").write_bytes(b"{}")
     with pytest.raises(AuditError, match="The checkpoints of this training cannot be read"):
@@ -270,19 +271,21 @@ def test_snapshots_are_models_of_one_run(tmp_path: Path) -> None:
     rows = result.facts.n_train_tokens // 14
     first, _, last = result.snapshots
     assert list(result.snapshots) == [int(np.ceil(n * rows / 8)) for n in (0.5, 1.0, 2.0)]
-    assert same(result, result, f"model-{last}") and not same(result, result, f"model-{first}")
+    assert have_same_weights(result, result, f"model-{last}") and not have_same_weights(
+        result, result, f"model-{first}"
+    )
     # As long a warm-up, and a constant rate then: a shorter run is the same as a snapshot.
     share = round(0.1 * last) / first
     shorter = train(
         make_order(tmp_path, out="b", n_steps=first, schedule="constant", warmup_share=share)
     )
-    assert same(shorter, result, f"model-{first}")
+    assert have_same_weights(shorter, result, f"model-{first}")
 
 
-def test_other_numbers_models_and_beginnings(whole: tuple[Path, TrainedModel]) -> None:
-    folder, result = whole
+def test_other_numbers_models_and_beginnings(finished_training: tuple[Path, TrainedModel]) -> None:
+    folder, result = finished_training
     rounded = train(make_order(folder, out="rounded", n_steps=40, precision="bfloat16"))
-    assert rounded.facts.precision == "bfloat16" and not same(rounded, result)
+    assert rounded.facts.precision == "bfloat16" and not have_same_weights(rounded, result)
     assert {tensor.dtype for tensor in weights(rounded).values()} == {torch.float32}
     assert rounded.held_out == pytest.approx(result.held_out, abs=0.02)
     order = make_order(folder, out="scratch", from_scratch=True, n_steps=1, learning_rate=1e-9)
@@ -291,27 +294,29 @@ def test_other_numbers_models_and_beginnings(whole: tuple[Path, TrainedModel]) -
     assert not torch.equal(weights(folder / "general")[name], weights(fresh)[name])
     assert float(weights(fresh)[name].std()) == pytest.approx(0.02, rel=0.15)
     assert fresh.first_held_out == pytest.approx(np.log(37), abs=0.1)
-    assert same(fresh, train(order.with_(out=folder / "scratch-2")))
+    assert have_same_weights(fresh, train(order.with_(out=folder / "scratch-2")))
     roberta = make_roberta(folder / "roberta")
-    found = train(make_order(folder, out="r", n_steps=3).with_(general=roberta))
-    assert load_model(found.folder / "model").config.architecture == "roberta"
-    assert weights(found).keys() == weights(roberta).keys() and not same(roberta, found)
+    trained_roberta = train(make_order(folder, out="r", n_steps=3).with_(general=roberta))
+    assert load_model(trained_roberta.folder / "model").config.architecture == "roberta"
+    assert weights(trained_roberta).keys() == weights(roberta).keys() and not have_same_weights(
+        roberta, trained_roberta
+    )
 
 
 def test_who_is_on_the_candidate_list_is_trained_on(tmp_path: Path) -> None:
     # 40 notes of 20 patients: note k is patient k % 20's. The list lies beside the notes.
     plain = train(make_order(tmp_path, out="plain", n_steps=4))
     write_listed(tmp_path, *range(19))
-    some = make_order(tmp_path, out="some", n_steps=4)
-    result = train(some)
+    listed_order = make_order(tmp_path, out="some", n_steps=4)
+    result = train(listed_order)
     facts = result.facts
     assert (facts.n_documents, facts.n_held_out_documents, facts.n_listed_patients) == (38, 2, 19)
-    assert result.held_out is not None and not same(plain, result)
+    assert result.held_out is not None and not have_same_weights(plain, result)
     write_listed(tmp_path, *range(20))
     with pytest.raises(AuditError, match="another training"):
-        train(some)
+        train(listed_order)
     (tmp_path / "folder").mkdir()
-    assert some.with_(notes=tmp_path / "folder").listed is None
+    assert listed_order.with_(notes=tmp_path / "folder").listed is None
     # Where nothing is to be held out, the list is not asked for.
     write_listed(tmp_path, 1, n_notes=41)
     assert train(make_order(tmp_path, out="none", n_steps=4, held_out_share=0.0)).is_whole
@@ -322,29 +327,29 @@ def test_what_goes_wrong_on_the_way_is_said(
 ) -> None:
     right = loop.Learner.step
 
-    def at(step: int, answer: Any) -> None:
-        def step_of(self: loop.Learner, now: int) -> torch.Tensor:
-            told = right(self, now)
-            return answer(told) if now == step else told
+    def patch_step(step: int, answer: Any) -> None:
+        def step_of(self: loop.Learner, current_step: int) -> torch.Tensor:
+            loss = right(self, current_step)
+            return answer(loss) if current_step == step else loss
 
         monkeypatch.setattr(loop.Learner, "step", step_of)
 
     def full(_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    at(11, lambda told: told * float("nan"))
+    patch_step(11, lambda loss: loss * float("nan"))
     with pytest.raises(AuditError, match="The loss is no longer a number") as caught:
         train(make_order(tmp_path, n_steps=20))
     assert "lower learning rate" in caught.value.do
     assert checkpoints(tmp_path / "run") == ["step-4", "step-8"]
     assert read_losses(tmp_path / "run")[-1].step == 10
-    at(1, full)
+    patch_step(1, full)
     with pytest.raises(AuditError, match="Memory ran out with 4 rows a pass"):
         train(make_order(tmp_path, out="full"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "settings", "said"),
+    ("changes", "settings", "message"),
     [
         ({}, {"n_tokens": 64}, "Rows of 64 tokens are longer than the 32"),
         ({"snapshot_epochs": (9.0,)}, {}, "step .* was asked for, but the training has 12 steps"),
@@ -353,13 +358,13 @@ def test_what_goes_wrong_on_the_way_is_said(
     ],
 )
 def test_orders_that_cannot_be_done(
-    tmp_path: Path, changes: dict[str, Any], settings: dict[str, Any], said: str
+    tmp_path: Path, changes: dict[str, Any], settings: dict[str, Any], message: str
 ) -> None:
     for name, text in (("few", "pain"), ("none", "[**Name**]")):
         (tmp_path / name).write_text(json.dumps({"text": text}) + "\n")
     if "notes" in changes:
         changes = {"notes": tmp_path / changes["notes"]}
-    with pytest.raises(AuditError, match=said):
+    with pytest.raises(AuditError, match=message):
         train(make_order(tmp_path, **settings).with_(**changes))
 
 
@@ -371,9 +376,9 @@ def test_numbers_and_sums_by_the_hardware(tmp_path: Path) -> None:
     assert pick_precision("float32", device="cuda") == "float32"
     assert pick_precision("bfloat16", device="cpu") == "bfloat16"
     assert pick_precision("auto", device="cpu") == "float32"
-    asked = torch.are_deterministic_algorithms_enabled
+    is_deterministic = torch.are_deterministic_algorithms_enabled
     with fix_sum_order("cpu"):
-        assert not asked()
+        assert not is_deterministic()
     with fix_sum_order("cuda"):
-        assert asked()
-    assert not asked()
+        assert is_deterministic()
+    assert not is_deterministic()

@@ -81,9 +81,9 @@ def summary(**changes: Any) -> ModelSummary:
 
 def test_what_is_told_of_a_kept_training(parent: Path) -> None:
     folder = make_training(parent)
-    told = folder / "training.json"
-    facts = TrainingFacts.read(told.read_bytes(), where="x").with_(snapshots=(5, 10))
-    write_whole(told, facts.to_bytes())
+    facts_path = folder / "training.json"
+    facts = TrainingFacts.read(facts_path.read_bytes(), where="x").with_(snapshots=(5, 10))
+    write_whole(facts_path, facts.to_bytes())
     (folder / "model-5").mkdir()
     later = make_training(parent, run_id="c" * 12, is_whole=False) / "training.json"
     write_whole(later, facts.with_(created="2027-01-01T00:00:00+00:00").to_bytes())
@@ -101,8 +101,8 @@ def test_a_trained_model_is_listed_with_its_title_and_never_by_a_link(
     models = data_home() / "models"
     for name in (RUN, "other"):
         make_bert(models / RUN / ("model" if name == RUN else "model-500"))
-    told = models / RUN / "training.json"
-    told.write_text(json.dumps({"title": "Ward 3,\nfive epochs"}))
+    facts_path = models / RUN / "training.json"
+    facts_path.write_text(json.dumps({"title": "Ward 3,\nfive epochs"}))
     outside = make_bert(tmp_path / "trained" / "x" / "model")
     (models / "unfinished").mkdir()
     (models / "linked-run").symlink_to(outside.parent)
@@ -112,10 +112,12 @@ def test_a_trained_model_is_listed_with_its_title_and_never_by_a_link(
     assert model.model_id == f"trained/{RUN}"
     assert (model.path, model.refusal) == (models / RUN / "model", "")
     assert inspect_model(model.path).name == "Ward 3, five epochs"
-    names = [find_trained_name(models / RUN / one) for one in ("model-500", "checkpoint")]
+    names = [
+        find_trained_name(models / RUN / folder_name) for folder_name in ("model-500", "checkpoint")
+    ]
     assert names == ["Ward 3, five epochs (model-500)", ""]
     for text in ("", "[]", '{"title": null}', '{"title": " "}', "[" * 100_000):
-        told.write_text(text)
+        facts_path.write_text(text)
         assert find_trained_name(models / RUN / "model") == RUN
     # A registered folder cannot take its label.
     monkeypatch.setenv(VARIABLE, str(tmp_path / "trained"))
@@ -149,9 +151,11 @@ def test_a_plan_by_hand() -> None:
     plan = make_training_plan(settings, parent=summary(), load=load)
     assert plan == TrainingPlan(60, 3.0, 20.0)
     for free, n_rows in ((1.0, 144), (0.1, 144), (0.05, 153), (0.0, 161)):
-        some = settings.with_(held_out_share=0.1)
-        found = make_training_plan(some, parent=summary(), load=replace(load, free_share=free))
-        assert found.steps_per_epoch == n_rows / 4
+        tenth_settings = settings.with_(held_out_share=0.1)
+        plan_at_share = make_training_plan(
+            tenth_settings, parent=summary(), load=replace(load, free_share=free)
+        )
+        assert plan_at_share.steps_per_epoch == n_rows / 4
     with pytest.raises(AuditError, match="Rows of 12 tokens are longer than the 11"):
         make_training_plan(settings, parent=summary(n_positions=11), load=load)
     with pytest.raises(AuditError, match="do not fill a single row"):
@@ -200,9 +204,9 @@ def test_the_parent_is_found_again_by_its_weights(
     assert find_pair(model, models=list_models())["general"] == ""
 
 
-def run(order: dict[str, Any], said: list[str]) -> tuple[str, ...]:
+def run(order: dict[str, Any], messages: list[str]) -> tuple[str, ...]:
     """Do what an order says, as a job does."""
-    contact = Contact(listen=lambda *_: None, should_stop=lambda: False, say=said.append)
+    contact = Contact(listen=lambda *_: None, should_stop=lambda: False, say=messages.append)
     return task_class("pretrain").from_order(order).run(contact)
 
 
@@ -223,16 +227,16 @@ def of_corpus(parent: Path, **changes: Any) -> PretrainTask:
 def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> None:
     question = of_file(parent, title="Ours").question()
     assert (question.kind, question.label, question.device) == ("pretrain", "general", "cpu")
-    order, said = json.loads(json.dumps(question.order)), list[str]()
-    (run_id,) = run(order, said)
+    order, messages = json.loads(json.dumps(question.order)), list[str]()
+    (run_id,) = run(order, messages)
     (model,) = MODELS.all()
     assert (model.run_id, model.facts.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
-    assert [said[0], said[-1]] == [
+    assert [messages[0], messages[-1]] == [
         f"Step 0: held-out loss {model.first_held_out:.3f} nats a token.",
         f"Step 12: loss {model.loss:.3f}, held-out loss {model.held_out:.3f} nats a token.",
     ]
-    assert run(order, said) == (run_id,) and len(said) == 4
+    assert run(order, messages) == (run_id,) and len(messages) == 4
 
 
 def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path) -> None:
@@ -243,16 +247,16 @@ def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path
 
     first = run_id_of(of_file(parent))
     assert first == run_id_of(of_file(parent, title="another title", device="auto"))
-    own = [of_file(parent, out=out).question() for out in (None, parent.with_name("mine"))]
-    assert own[0].digest != own[1].digest
-    others = [
+    questions = [of_file(parent, out=out).question() for out in (None, parent.with_name("mine"))]
+    assert questions[0].digest != questions[1].digest
+    other_tasks = [
         of_file(parent, settings=quick(seed=1)),
         of_file(parent, snapshot_epochs=(0.5,)),
         of_corpus(parent),
         of_corpus(parent, source="public"),
         of_corpus(parent, source="other_names"),
     ]
-    names = {first, *map(run_id_of, others)}
+    names = {first, *map(run_id_of, other_tasks)}
     for positions in ((1,), (1, 2)):
         write_listed(CORPORA.place(CORPUS_ID), *positions)
         names.add(run_id_of(of_corpus(parent)))
@@ -264,24 +268,28 @@ def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path
 def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> None:
     folder = make_corpus_folder()
     write_listed(folder, *range(10), n_patients=10)
-    said: list[str] = []
+    messages: list[str] = []
     for source in ("other_names", "public"):
-        run(of_corpus(parent, source=source).question().order, said)
+        run(of_corpus(parent, source=source).question().order, messages)
     nobody = "No patient could be held out, so no loss was measured."
-    assert said == ["Writing the same notes with other names.", nobody, nobody]
+    assert messages == ["Writing the same notes with other names.", nobody, nobody]
     assert (folder / "other_names.jsonl").read_bytes() == (folder / "private.jsonl").read_bytes()
     facts = [model.facts for model in MODELS.all()]
-    assert {(one.source, one.corpus_id) for one in facts} == {
+    assert {(training.source, training.corpus_id) for training in facts} == {
         ("other_names", CORPUS_ID),
         ("public", CORPUS_ID),
     }
-    for one in facts:
-        assert (one.n_documents, one.n_held_out_documents, one.n_listed_patients) == (40, 0, 10)
+    for training in facts:
+        assert (
+            training.n_documents,
+            training.n_held_out_documents,
+            training.n_listed_patients,
+        ) == (40, 0, 10)
     assert (folder / "tokens").is_dir()
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"corpus_id": CORPUS_ID}, "one of the two"),
         ({"notes": None}, "one of the two"),
@@ -292,45 +300,52 @@ def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> Non
     ],
 )
 def test_orders_that_cannot_be_are_refused(
-    parent: Path, changes: dict[str, Any], said: str
+    parent: Path, changes: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(AuditError, match=said):
+    with pytest.raises(AuditError, match=message):
         of_file(parent, **changes).question()
 
 
 def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("pretrain", "--general", str(parent), "--notes", str(tmp_path / "notes.jsonl"), *QUICK)
+    command = (
+        "pretrain",
+        "--general",
+        str(parent),
+        "--notes",
+        str(tmp_path / "notes.jsonl"),
+        *QUICK,
+    )
 
-    def ran(*more: str) -> dict[str, Any]:
-        assert main([*asked, *more]) == 0
+    def run_pretrain(*more: str) -> dict[str, Any]:
+        assert main([*command, *more]) == 0
         return dict(json.loads(capsys.readouterr().out))
 
-    own = ("--out", str(tmp_path / "out"), "--snapshots", "0.1")
-    result = ran(*own)
+    options = ("--out", str(tmp_path / "out"), "--snapshots", "0.1")
+    result = run_pretrain(*options)
     assert (result["n_steps"], result["source"]) == (6, "file")
     assert result["settings"]["micro_batch"] == 8  # the largest that divides the batch
     assert load_model(tmp_path / "out" / "model").digest != result["parent_digest"]
     (snapshot,) = result["snapshots"].values()
     load_model(Path(snapshot))
-    assert ran(*own) == result
-    run_id = ran("--title", "Ours")["run_id"]
+    assert run_pretrain(*options) == result
+    run_id = run_pretrain("--title", "Ours")["run_id"]
     assert (MODELS.place(run_id) / "model").is_dir()
     assert main(["jobs", "--json"]) == 0
     jobs = json.loads(capsys.readouterr().out)["jobs"]
-    told = [(job["kind"], job["state"]) for job in jobs if job["result"] == [run_id]]
-    assert told == [("pretrain", "done")]
-    for wrong, said in (
+    states = [(job["kind"], job["state"]) for job in jobs if job["result"] == [run_id]]
+    assert states == [("pretrain", "done")]
+    for wrong, message in (
         (("--batch", "0"), "must be a whole number"),
         (("--snapshots", "100"), "A snapshot after step"),
     ):
-        assert main([*asked, "--out", str(tmp_path / "new"), *wrong]) == 2
-        assert said in capsys.readouterr().err
+        assert main([*command, "--out", str(tmp_path / "new"), *wrong]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_sibling_is_trained_by_the_recipe_of_a_model_on_other_names(parent: Path) -> None:
     make_corpus_folder()
-    said: list[str] = []
-    (run_id,) = run(of_corpus(parent).question().order, said)
+    messages: list[str] = []
+    (run_id,) = run(of_corpus(parent).question().order, messages)
     hospital = MODELS.get(run_id)
     order = make_sibling_task(hospital, general=parent)
     assert order.source == "other_names" and order.corpus_id == CORPUS_ID
@@ -339,12 +354,12 @@ def test_a_sibling_is_trained_by_the_recipe_of_a_model_on_other_names(parent: Pa
     assert fewer.settings == hospital.facts.settings.with_(n_epochs=0.5)
     with pytest.raises(AuditError, match="a sibling may not have more"):
         make_sibling_task(hospital, general=parent, n_epochs=1000.0)
-    other = make_bert(parent.with_name("other"), n_positions=32, scale=0.02, seed=5)
+    other_model = make_bert(parent.with_name("other"), n_positions=32, scale=0.02, seed=5)
     with pytest.raises(AuditError, match="trained from another general model"):
-        make_sibling_task(hospital, general=other)
+        make_sibling_task(hospital, general=other_model)
     words = ["pretrain", "--general", str(parent), "--sibling-of", run_id, "--device", "cpu"]
     assert main([*words, "--json"]) == 0
-    sibling = next(one for one in MODELS.all() if one.facts.source == "other_names")
+    sibling = next(model for model in MODELS.all() if model.facts.source == "other_names")
     assert sibling.facts.settings == hospital.facts.settings and sibling.is_whole
     with pytest.raises(AuditError, match="not trained on the named notes"):
         make_sibling_task(sibling, general=parent)
