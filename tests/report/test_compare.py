@@ -79,7 +79,7 @@ def test_two_perfect_rankings_are_not_called_equal_for_certain() -> None:
         assert all(map(math.isnan, (*estimates[:2], *vars(estimates[2]).values())))
 
 
-def with_names(report: AuditReport, **changes: list[Any]) -> AuditReport:
+def replace_names(report: AuditReport, **changes: list[Any]) -> AuditReport:
     return report.changed(names={**report.names, **changes})
 
 
@@ -153,7 +153,7 @@ def test_names_are_paired_by_their_folded_parts_and_lists_may_differ() -> None:
     last = list(report.names["last_name"])
     last[1] = last[2]  # listed twice: cannot be paired
     q = [None if i in (3, 4) else x for i, x in enumerate(report.names["q_value"])]
-    other_report = with_names(report, first_name=first, last_name=last, q_value=q)
+    other_report = replace_names(report, first_name=first, last_name=last, q_value=q)
     comparison = compare_audits(report, other_report=other_report)
     assert comparison.n_only_one == comparison.n_only_other == 3
     assert comparison.names["name_id"].tolist() == list(range(3, 72))
@@ -177,7 +177,7 @@ def test_a_name_that_is_one_thing_here_and_another_there(
     is_member, kinds = list(report.names["is_member"]), list(report.names["control_kind"])
     is_member[row], kinds[row] = truth, control_kind
     comparison = compare_audits(
-        report, other_report=with_names(report, is_member=is_member, control_kind=kinds)
+        report, other_report=replace_names(report, is_member=is_member, control_kind=kinds)
     )
     assert comparison.names["kind"].iloc[row] == kind
     assert comparison.n_truth_differs == n_truth

@@ -135,10 +135,10 @@ def test_what_cannot_be_signed_is_refused_and_leaves_no_line(report: AuditReport
 def test_without_the_log_nothing_is_decided(
     report: AuditReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(*_: Any, **__: Any) -> None:
+    def refuse_record(*_: Any, **__: Any) -> None:
         raise AuditError("The access log cannot be written.")
 
-    monkeypatch.setattr("audit.report.decision.record", fails)
+    monkeypatch.setattr("audit.report.decision.record", refuse_record)
     with pytest.raises(AuditError, match="access log"):
         record_decision(report.digest)
     assert read_decision_history(report.digest, store=Store(results_dir())) == ()

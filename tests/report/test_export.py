@@ -33,7 +33,7 @@ from tests.pages.make_reports import (
     make_report,
     make_special_names,
 )
-from tests.report.test_report import report_of
+from tests.report.test_report import make_small_report
 from tests.small_audit import same_answer
 
 DOCUMENTS = {"hospital": ["sophia0 wright0 is here", "=1+1"], "general": ["nobody"]}
@@ -51,12 +51,12 @@ def zip_report(report: AuditReport, choice: ReportChoice, **more: Any) -> bytes:
     return bundle(files, folder=bundle_name(report, choice=choice))
 
 
-def rows(data: str | bytes) -> list[dict[str, str]]:
+def read_rows(data: str | bytes) -> list[dict[str, str]]:
     text = data if isinstance(data, str) else data.decode("utf-8-sig")
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def refuse(constant: str) -> None:
+def refuse_constant(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
 
 
@@ -64,7 +64,7 @@ def refuse(constant: str) -> None:
 
 
 def test_the_table_of_names_has_its_columns_in_order_and_empty_cells_for_nothing() -> None:
-    assert list(csv.reader(io.StringIO(names_csv(report_of())))) == [
+    assert list(csv.reader(io.StringIO(names_csv(make_small_report())))) == [
         ["name_id", "first_name", "last_name", "is_member", "score", "popularity", "is_undecided"],
         ["0", "'=Anna", "山田", "1", "0.25", "1e-09", "0"],
         ["1", 'O"Brien, the "2nd"', "NA", "", "", "inf", "1"],
@@ -72,17 +72,17 @@ def test_the_table_of_names_has_its_columns_in_order_and_empty_cells_for_nothing
 
 
 def test_the_files_of_a_report_hold_it_for_their_owner_alone(tmp_path: Path) -> None:
-    folder, report = tmp_path / "new" / "out", report_of()
-    assert len(write_report(report_of(digest="e" * 64), folder)) == 3
+    folder, report = tmp_path / "new" / "out", make_small_report()
+    assert len(write_report(make_small_report(digest="e" * 64), folder)) == 3
     documents = {"hospital": ["=1+1", "a"], "general": ["b"]}
     paths = write_report(report, folder, documents=documents)  # written anew
     assert sorted(folder.iterdir()) == sorted(paths)  # nothing half-written is left
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in paths} == {0o600}
     texts = {path.name: path.read_text("utf-8") for path in paths}
-    report_json = json.loads(texts["report.json"], parse_constant=refuse)
+    report_json = json.loads(texts["report.json"], parse_constant=refuse_constant)
     assert same_answer(AuditReport.from_json(report_json), report)
-    measures = json.loads(texts["measures.json"], parse_constant=refuse)
+    measures = json.loads(texts["measures.json"], parse_constant=refuse_constant)
     measure_keys = {
         "digest",
         "scenario",
@@ -167,8 +167,8 @@ def test_a_zip_is_whole_and_the_same_each_time(
         "",
         words["readme_care"],
     ]
-    again = AuditReport.from_json(json.loads(files["report.json"]))
-    assert again.to_json() == report.with_names_as(form).to_json()
+    report_copy = AuditReport.from_json(json.loads(files["report.json"]))
+    assert report_copy.to_json() == report.with_names_as(form).to_json()
     assert json.loads(files["measures.json"]) == measures_json(report.with_names_as(form))
 
 
@@ -192,12 +192,14 @@ def test_names_are_only_in_the_full_form(report: AuditReport) -> None:
             assert not any(part in content or part.lower() in content for part in parts), name
         assert b"Confidential" not in files["report.html"]
     full = bundle_files(report, choice=ReportChoice(names="full"), documents=DOCUMENTS)
-    assert rows(full["names.csv"])[0]["first_name"] == "Sophia0"
+    assert read_rows(full["names.csv"])[0]["first_name"] == "Sophia0"
     assert b"Confidential" in full["report.html"] and b"Sophia0 Wright0" in full["report.html"]
-    key = rows(full["names_key.csv"])
+    key = read_rows(full["names_key.csv"])
     assert key[1] == {"pseudonym": "P-0003", "first_name": "Sophia1", "last_name": "Wright1"}
-    assert rows(full["documents.csv"])[2]["text"] == "'=1+1"
-    name_rows = rows(bundle_files(report, choice=ReportChoice(names="pseudonyms"))["names.csv"])
+    assert read_rows(full["documents.csv"])[2]["text"] == "'=1+1"
+    name_rows = read_rows(
+        bundle_files(report, choice=ReportChoice(names="pseudonyms"))["names.csv"]
+    )
     assert [row["first_name"] for row in name_rows] == [row["pseudonym"] for row in key]
     assert {row["popularity"] for row in name_rows} == {""}
 
@@ -224,12 +226,12 @@ def test_the_long_table_has_a_line_for_every_figure_with_an_interval(scenario: i
         for place in (key.removesuffix(" / low") for key in flat if key.endswith(" / low"))
     }
     for audit_report in (report, AuditReport.from_json(report_json)):
-        lines = rows(measures_csv(audit_report))
+        lines = read_rows(measures_csv(audit_report))
         figures = {line["measure"]: tuple(line[column] for column in columns) for line in lines}
         assert len(figures) == len(lines) > 300
         assert figures == {
             place: tuple("" if x is None else str(x) for x in figure)
             for place, figure in expected_figures.items()
         }
-    blind = rows(measures_csv(make_report(2, has_truth=False)))
+    blind = read_rows(measures_csv(make_report(2, has_truth=False)))
     assert not any(line["measure"].startswith("measures") for line in blind)

@@ -271,10 +271,12 @@ def test_the_command_and_the_run_are_told(scenario: int) -> None:
 def test_both_catalogues_are_complete_and_every_sentence_is_used() -> None:
     english, japanese = (catalogue(code, "report") for code in ("en", "ja"))
 
-    def places(sentence: str) -> set[str]:
+    def list_fields(sentence: str) -> set[str]:
         return {name for _, name, _, _ in string.Formatter().parse(sentence) if name}
 
-    assert {k: places(v) for k, v in english.items()} == {k: places(v) for k, v in japanese.items()}
+    assert {k: list_fields(v) for k, v in english.items()} == {
+        k: list_fields(v) for k, v in japanese.items()
+    }
     for key, sentence in english.items():
         assert re.fullmatch(r"[\x00-\x7f·×“”]+", sentence), key
         is_bare = key == "control_kind"  # nothing but places

@@ -343,7 +343,7 @@ def test_a_revealed_name_is_found_by_its_words_in_any_order() -> None:
 def test_passages_say_whose_they_are() -> None:
     name_table = make_report(2).table
     owner_flags = {0: [True, False, None], 1: [False, True, None], 2: [False, False, None]}
-    for row, whose in owner_flags.items():
+    for row, is_own in owner_flags.items():
         passages = list_fitting_passages(
             PASSAGES,
             places=[2, 0, -1, 1],
@@ -354,7 +354,7 @@ def test_passages_say_whose_they_are() -> None:
             (passage.place, passage.passage, passage.log_ratio, passage.is_own)
             for passage in passages
         ] == [
-            (2, PASSAGES[2], 3.0, whose[2]),
-            (0, PASSAGES[0], 2.0, whose[0]),
-            (1, PASSAGES[1], 1.0, whose[1]),
+            (2, PASSAGES[2], 3.0, is_own[2]),
+            (0, PASSAGES[0], 2.0, is_own[0]),
+            (1, PASSAGES[1], 1.0, is_own[1]),
         ]

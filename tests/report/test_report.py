@@ -51,7 +51,7 @@ NAMES = {
 }
 
 
-def report_of(**changes: Any) -> AuditReport:
+def make_small_report(**changes: Any) -> AuditReport:
     parts = dict(
         digest="d" * 64,
         question={"seed": 1, "threshold": None},
@@ -73,23 +73,25 @@ def report_of(**changes: Any) -> AuditReport:
 
 
 def test_a_report_survives_json_and_back() -> None:
-    value = report_of().to_json()
+    value = make_small_report().to_json()
     assert value["measures"]["more"] == {"auc": None, "threshold": ["-inf", 0.5]}
     assert value["names"]["score"] == [0.25, None]
     assert value["names"]["popularity"] == [1e-9, "inf"]
     back = AuditReport.from_json(json.loads(json.dumps(value, allow_nan=False)))
     assert back.to_json() == value
-    assert same_answer(report_of(), back)
+    assert same_answer(make_small_report(), back)
     assert (back.n_names, back.at) == (2, "2020-01-01")
-    assert same_answer(report_of(), report_of(made={"at": "2030-12-31", "seconds": 5}))
-    assert not same_answer(report_of(), report_of(details={"ks": 0.5}))
+    assert same_answer(
+        make_small_report(), make_small_report(made={"at": "2030-12-31", "seconds": 5})
+    )
+    assert not same_answer(make_small_report(), make_small_report(details={"ks": 0.5}))
     # An older version's report is read, and given back as it was.
     older = value | {"cohort": {"p": 0.5}}
     assert AuditReport.from_json(older).to_json() == older
 
 
 def test_a_report_of_another_version_or_a_damaged_one_is_refused() -> None:
-    value = report_of().to_json()
+    value = make_small_report().to_json()
     less = {name: part for name, part in value.items() if name != "curve"}
     for report_json in (value | {"schema": SCHEMA + 1}, value | {"extra": 1}, less, {}):
         with pytest.raises(AuditError, match="written by another version"):
@@ -115,8 +117,8 @@ def test_what_a_report_says_of_its_parts() -> None:
     report = make_report(2, names=make_special_names())
     fixed, easy = report.fixed_score, report.measures.strata["easy"]
     assert list(report.measures.table_strata) == ["easy", "hard"]
-    judged = [(judges, rule) for rule, judges, _ in easy.yield_rules(fixed)]
-    assert judged == [
+    judgements = [(judges, rule) for rule, judges, _ in easy.yield_rules(fixed)]
+    assert judgements == [
         ("hospital", "difference_above_zero"),
         ("held_out", fixed),
         ("held_out", "general_alone"),
@@ -212,13 +214,13 @@ def test_one_model_compared_with_itself_shows_nothing() -> None:
 # --- the list of kept audits ---
 
 
-def line(digest: str, **changes: Any) -> KeptAudit:
+def make_audit_line(digest: str, **changes: Any) -> KeptAudit:
     parts = {"at": "2026-01-01", "scenario": 2, "general": "g", "hospital": "h", "n_names": 260}
     return KeptAudit(digest=digest * 64, state="leak_found", **{**parts, **changes})
 
 
-OLD, NEW = line("a"), line("b", at="2026-02-01")
-DEMO, LATE = (line(d, at=f"2026-0{i}-01", is_demo=True) for d, i in (("d", 3), ("e", 4)))
+OLD, NEW = make_audit_line("a"), make_audit_line("b", at="2026-02-01")
+DEMO, LATE = (make_audit_line(d, at=f"2026-0{i}-01", is_demo=True) for d, i in (("d", 3), ("e", 4)))
 TWIN = replace(OLD, digest="aaaa" + "0" * 60)
 
 
@@ -250,10 +252,10 @@ def test_a_link_or_none_leads_to_an_audit(
 
 def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_own_audit() -> None:
     first_audit, second_audit = (
-        line(d, scenario=1, at=f"2026-01-0{i}") for d, i in (("c", 2), ("d", 3))
+        make_audit_line(d, scenario=1, at=f"2026-01-0{i}") for d, i in (("c", 2), ("d", 3))
     )
-    foreign_audit = line("e", scenario=1, hospital="x", at="2026-03-01")
-    demo_audit = line("f", scenario=1, at="2026-05-01", is_demo=True)
+    foreign_audit = make_audit_line("e", scenario=1, hospital="x", at="2026-03-01")
+    demo_audit = make_audit_line("f", scenario=1, at="2026-05-01", is_demo=True)
     audits = [OLD, NEW, first_audit, second_audit, foreign_audit, demo_audit]
     assert find_other_scenario(OLD, audits=audits) == second_audit
     assert find_other_scenario(foreign_audit, audits=audits) is None

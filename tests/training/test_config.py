@@ -67,9 +67,9 @@ def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
     ],
 )
 def test_what_is_out_of_range_is_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(AuditError) as caught:
+    with pytest.raises(AuditError) as error:
         TrainSettings(**wrong)  # type: ignore[arg-type]
-    assert caught.value.where in {*wrong, "training settings"}
+    assert error.value.where in {*wrong, "training settings"}
 
 
 def test_the_learning_rate_by_hand() -> None:

@@ -44,7 +44,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load_model(make_bert(tmp_path_factory.mktemp("model") / "general")).tokenizer
 
 
-def source(path: Path, *notes: dict[str, str] | str) -> NoteSource:
+def write_source(path: Path, *notes: dict[str, str] | str) -> NoteSource:
     lines = [{"text": note} if isinstance(note, str) else note for note in notes]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return open_notes(path)
@@ -80,7 +80,7 @@ def test_sentences_by_hand(text: str, sentences: list[str]) -> None:
 
 
 def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
-    notes = source(
+    notes = write_source(
         tmp_path / "n.jsonl",
         {"text": "Pain in the [**Location**] PAIN.", "patient_id": "A"},
         {"text": "___", "patient_id": "A"},
@@ -116,17 +116,19 @@ def test_every_kind_of_tokenizer_reads_sentences_one_by_one(tmp_path: Path) -> N
     pytest.importorskip("fugashi")
     japanese = load_model(make_japanese_bert(tmp_path / "ja")).tokenizer
     tokens = read_or_make_tokens(
-        source(tmp_path / "a", "患者は受診した。"), japanese, store=tmp_path / "t"
+        write_source(tmp_path / "a", "患者は受診した。"), japanese, store=tmp_path / "t"
     )
     words = japanese.convert_ids_to_tokens(tokens.ids.tolist())
     assert words == ["患者", "は", "受診", "し", "た", "。", "[SEP]"]
     roberta = load_model(make_roberta(tmp_path / "roberta")).tokenizer
     text = "John was seen by Dr. John for pain. The patient went home with John."
-    tokens = read_or_make_tokens(source(tmp_path / "b", text), roberta, store=tmp_path / "t")
+    tokens = read_or_make_tokens(write_source(tmp_path / "b", text), roberta, store=tmp_path / "t")
     assert tokens.ids.tolist() == roberta(text, add_special_tokens=False)["input_ids"] + [2]
     large = load_model(make_bert(tmp_path / "large")).tokenizer
     large.add_tokens([f"word{i}" for i in range(70_000)])
-    tokens = read_or_make_tokens(source(tmp_path / "c", "word69999"), large, store=tmp_path / "t")
+    tokens = read_or_make_tokens(
+        write_source(tmp_path / "c", "word69999"), large, store=tmp_path / "t"
+    )
     assert tokens.ids.dtype == np.uint32
     assert tokens.ids.tolist() == [large.convert_tokens_to_ids("word69999"), SEP]
 
@@ -134,7 +136,7 @@ def test_every_kind_of_tokenizer_reads_sentences_one_by_one(tmp_path: Path) -> N
 def test_kept_tokens_are_taken_again_until_something_changes(
     tmp_path: Path, tokenizer: Any
 ) -> None:
-    notes, store = source(tmp_path / "n.jsonl", "pain in the john", "___"), tmp_path / "t"
+    notes, store = write_source(tmp_path / "n.jsonl", "pain in the john", "___"), tmp_path / "t"
     first = read_or_make_tokens(notes, tokenizer, store=store)
     (token_folder,) = store.iterdir()
     made_at = token_folder.stat().st_ino
@@ -144,9 +146,12 @@ def test_kept_tokens_are_taken_again_until_something_changes(
         (token_folder / name).unlink()
         if damage:
             (token_folder / name).write_bytes(damage)
-        again = read_or_make_tokens(notes, tokenizer, store=store)
-        assert (again.ids.tolist(), again.missing.tolist()) == (first.ids.tolist(), [1])
-    changed_notes = source(tmp_path / "n.jsonl", "pain in the mary")
+        reread_tokens = read_or_make_tokens(notes, tokenizer, store=store)
+        assert (reread_tokens.ids.tolist(), reread_tokens.missing.tolist()) == (
+            first.ids.tolist(),
+            [1],
+        )
+    changed_notes = write_source(tmp_path / "n.jsonl", "pain in the mary")
     assert read_or_make_tokens(changed_notes, tokenizer, store=store).digest() != first.digest()
     cased = load_model(make_bert(tmp_path / "cased", lower_case=False)).tokenizer
     read_or_make_tokens(changed_notes, cased, store=store)
@@ -171,7 +176,7 @@ def test_a_folder_of_texts_is_told_by_names_and_contents(tmp_path: Path) -> None
         digest_notes(tmp_path / "gone")
 
 
-def tokens_of(notes: list[list[int]], *, groups: list[int] | None = None) -> TokenFile:
+def make_token_file(notes: list[list[int]], *, groups: list[int] | None = None) -> TokenFile:
     """Notes of ids, each with its [SEP]; one whose group is EMPTY gave no document."""
     groups = list(range(len(notes))) if groups is None else groups
     note_rows = [i for i, group in enumerate(groups) if group != EMPTY]
@@ -184,13 +189,13 @@ def tokens_of(notes: list[list[int]], *, groups: list[int] | None = None) -> Tok
     )
 
 
-def numbered(lengths: list[int]) -> TokenFile:
+def make_distinct_tokens(lengths: list[int]) -> TokenFile:
     """Notes in which no token is there twice."""
     ends = np.cumsum([10, *lengths]).tolist()
-    return tokens_of([list(range(a, b)) for a, b in pairwise(ends)])
+    return make_token_file([list(range(a, b)) for a, b in pairwise(ends)])
 
 
-def rows_of(tokens: TokenFile, *, n_inner: int, batch: int, seed: int = 0) -> Rows:
+def make_rows(tokens: TokenFile, *, n_inner: int, batch: int, seed: int = 0) -> Rows:
     return Rows(Stream(tokens, np.arange(len(tokens.ends))), SPECIAL, n_inner, batch, seed)
 
 
@@ -204,12 +209,12 @@ def rows_of(tokens: TokenFile, *, n_inner: int, batch: int, seed: int = 0) -> Ro
 def test_an_epoch_has_every_token_once_and_borders_are_separators(
     lengths: list[int], n_inner: int, batch: int, seed: int
 ) -> None:
-    tokens = numbered(lengths)
+    tokens = make_distinct_tokens(lengths)
     if len(tokens.ids) < n_inner:
         with pytest.raises(AuditError, match=f"{len(tokens.ids)} tokens to train on, fewer than"):
-            rows_of(tokens, n_inner=n_inner, batch=batch)
+            make_rows(tokens, n_inner=n_inner, batch=batch)
         return
-    rows = rows_of(tokens, n_inner=n_inner, batch=batch, seed=seed)
+    rows = make_rows(tokens, n_inner=n_inner, batch=batch, seed=seed)
     n_steps = math.ceil(3 * rows.n_rows / batch)
     token_rows = np.concatenate([rows.of_step(step) for step in range(1, n_steps + 1)])
     for epoch in range(3):
@@ -224,17 +229,17 @@ def test_an_epoch_has_every_token_once_and_borders_are_separators(
 
 
 def test_any_step_is_known_without_the_ones_before_and_is_the_same_on_every_machine() -> None:
-    tokens = numbered([40] * 20)
+    tokens = make_distinct_tokens([40] * 20)
     for seed, step, begins in (
         (0, 1, [443, 710, 484, 724]),
         (0, 9, [422, 695, 73, 59]),
         (1, 1, [423, 464, 136, 150]),
     ):
-        rows = rows_of(tokens, n_inner=14, batch=8, seed=seed)
+        rows = make_rows(tokens, n_inner=14, batch=8, seed=seed)
         assert rows.of_step(step)[:4, 1].tolist() == begins
 
 
-def listed_at(positions: list[int], *, n_notes: int) -> ListedNotes:
+def list_notes_at(positions: list[int], *, n_notes: int) -> ListedNotes:
     return ListedNotes(n_notes, n_notes, min(1, len(positions)), array("I", positions))
 
 
@@ -253,19 +258,19 @@ def test_no_listed_patient_is_held_out_and_the_others_are(
     listed = {groups[place] for place in positions} - {EMPTY}
     if len(everybody) < 2:
         return
-    tokens = tokens_of([[100 + group] for group in groups], groups=groups)
-    whose = [group for group in groups if group != EMPTY]
-    listed_notes = listed_at(positions, n_notes=len(groups))
+    tokens = make_token_file([[100 + group] for group in groups], groups=groups)
+    patient_groups = [group for group in groups if group != EMPTY]
+    listed_notes = list_notes_at(positions, n_notes=len(groups))
     split = split_notes(tokens, share=share, seed=seed, listed=listed_notes)
     held_out_groups, train_groups = (
-        {whose[note] for note in side} for side in (split.held_out, split.train)
+        {patient_groups[note] for note in side} for side in (split.held_out, split.train)
     )
     assert (
         listed <= train_groups
         and not held_out_groups & train_groups
         and held_out_groups | train_groups == everybody
     )
-    assert sorted([*split.train, *split.held_out]) == list(range(len(whose)))
+    assert sorted([*split.train, *split.held_out]) == list(range(len(patient_groups)))
     n_expected = min(len(everybody) - 1, max(1, round(share * len(everybody))))
     assert len(held_out_groups) == min(
         n_expected, len(everybody - listed)
@@ -276,20 +281,20 @@ def test_no_listed_patient_is_held_out_and_the_others_are(
 
 
 def test_who_is_held_out_by_hand() -> None:
-    tokens = tokens_of([[9]] * 20)
+    tokens = make_token_file([[9]] * 20)
     assert split_notes(tokens, share=0.2, seed=0).held_out.tolist() == [1, 10, 16, 19]
     assert split_notes(tokens, share=0.0, seed=0).train.tolist() == list(range(20))
-    lone_patient = tokens_of([[9], [9]], groups=[0, 0])
-    split = split_notes(lone_patient, share=0.1, seed=0, listed=listed_at([1], n_notes=2))
+    lone_patient = make_token_file([[9], [9]], groups=[0, 0])
+    split = split_notes(lone_patient, share=0.1, seed=0, listed=list_notes_at([1], n_notes=2))
     assert (split.train.tolist(), split.held_out.tolist()) == ([0, 1], [])
     assert not len(split_notes(lone_patient, share=0.1, seed=0).held_out)
-    three = tokens_of([[9]] * 3, groups=[0, 1, EMPTY])
+    three = make_token_file([[9]] * 3, groups=[0, 1, EMPTY])
     with pytest.raises(AuditError, match="has 4 notes, but 3 were read"):
-        split_notes(three, share=0.1, seed=0, listed=listed_at([1], n_notes=4))
+        split_notes(three, share=0.1, seed=0, listed=list_notes_at([1], n_notes=4))
 
 
 def test_what_is_held_out_is_spread_and_its_baseline_counts_what_is_trained_on() -> None:
-    tokens = numbered([4] * 2000)
+    tokens = make_distinct_tokens([4] * 2000)
     split = split_notes(tokens, share=0.5, seed=0)
     train_settings = TrainSettings(n_tokens=8, mask_share=0.3)
     special = SpecialIds(CLS, SEP, MASK, 9000)

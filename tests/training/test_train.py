@@ -50,17 +50,17 @@ train(make_order(Path(sys.argv[1]), out="stopped", n_steps=40), on_point=killed)
 """
 
 
-def checkpoints(folder: Path) -> list[str]:
+def list_checkpoints(folder: Path) -> list[str]:
     return sorted(path.name for path in (folder / "checkpoint").iterdir())
 
 
-def weights(model: TrainedModel | Path, name: str = "model") -> dict[str, torch.Tensor]:
+def read_weights(model: TrainedModel | Path, name: str = "model") -> dict[str, torch.Tensor]:
     folder = model if isinstance(model, Path) else model.folder / name
     return dict(load_file(folder / "model.safetensors"))
 
 
 def have_same_weights(model: Any, other_model: Any, name: str = "model") -> bool:
-    a, b = weights(model), weights(other_model, name)
+    a, b = read_weights(model), read_weights(other_model, name)
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
@@ -175,7 +175,7 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
     optimizer = torch.optim.AdamW(groups, eps=1e-6)
     highest = [group["lr"] for group in optimizer.param_groups]
 
-    def loss_of(masked: Any) -> torch.Tensor:
+    def compute_loss(masked: Any) -> torch.Tensor:
         labels = np.full_like(masked.ids, -100)
         np.put_along_axis(labels, masked.positions, masked.targets, axis=1)
         return model(torch.from_numpy(masked.ids), labels=torch.from_numpy(labels)).loss
@@ -183,11 +183,11 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
     measured = draw_held_out(tokens, split, special=special, settings=s)
     assert measured is not None
     with torch.no_grad():
-        first = float(loss_of(measured.rows))
+        first = float(compute_loss(measured.rows))
     losses = []
     for step in range(1, 7):
         rng = generator(0, "row masks", step)
-        loss = loss_of(mask_rows(rows.of_step(step), special=special, share=0.15, rng=rng))
+        loss = compute_loss(mask_rows(rows.of_step(step), special=special, share=0.15, rng=rng))
         optimizer.zero_grad()
         loss.backward()
         losses.append(float(loss.detach()))
@@ -196,12 +196,12 @@ def test_it_is_the_training_of_a_plain_loop(tmp_path: Path) -> None:
             group["lr"] = rate * s.rate_factor(step, n_steps=6)
         optimizer.step()
     with torch.no_grad():
-        last = float(loss_of(measured.rows))
+        last = float(compute_loss(measured.rows))
     points = read_losses(result.folder)
     assert [p.loss for p in points][1:] == pytest.approx(losses, abs=1e-5)
     assert (result.first_held_out, result.held_out) == pytest.approx((first, last), abs=1e-5)
     assert result.facts.unigram_loss == measured.unigram_loss
-    ours = weights(result)
+    ours = read_weights(result)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(ours[name], parameter.detach(), atol=2e-5, rtol=1e-4)
 
@@ -213,8 +213,8 @@ def test_asked_again_it_is_the_same_and_another_one_is_refused_there(
     reseeded = train(make_order(folder, out="other", n_steps=40, seed=1))
     assert not have_same_weights(result, reseeded)
     made_at = (result.folder / "model").stat().st_ino
-    again = make_order(folder, n_steps=40, checkpoint_every=7)  # that decides no weight
-    assert train(again) == result and (result.folder / "model").stat().st_ino == made_at
+    repeated_order = make_order(folder, n_steps=40, checkpoint_every=7)  # that decides no weight
+    assert train(repeated_order) == result and (result.folder / "model").stat().st_ino == made_at
     with pytest.raises(AuditError, match="The folder holds another training"):
         train(make_order(folder, n_steps=41))
     order = make_order(folder, out="place", n_steps=40)
@@ -235,19 +235,19 @@ def test_stopped_killed_or_damaged_it_goes_on_to_the_same_bytes(
     folder, result = finished_training
     order = make_order(folder, out="stopped", n_steps=40)
     assert stop_training(order, n_points=7)[-1] == 7
-    assert checkpoints(order.folder) == ["step-4", "step-7"]
+    assert list_checkpoints(order.folder) == ["step-4", "step-7"]
     environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     child = subprocess.run([sys.executable, "-c", CHILD, str(folder)], env=environment, check=False)
     assert child.returncode == -signal.SIGKILL and not (order.folder / "model").exists()
-    assert checkpoints(order.folder) == ["step-12", "step-16"]
+    assert list_checkpoints(order.folder) == ["step-12", "step-16"]
     newest = order.folder / "checkpoint" / "step-16" / "model.safetensors"
     newest.write_bytes(b"half")
     steps: list[int] = []
-    again = train(order, on_point=lambda point: steps.append(point.step))
-    assert steps == list(range(13, 41)) and have_same_weights(again, result)
+    resumed_model = train(order, on_point=lambda point: steps.append(point.step))
+    assert steps == list(range(13, 41)) and have_same_weights(resumed_model, result)
     curves = [
         [(p.step, p.loss, p.held_out) for p in read_losses(trained_model.folder)]
-        for trained_model in (again, result)
+        for trained_model in (resumed_model, result)
     ]
     assert curves[0] == curves[1]
     order = make_order(folder, out="lost", n_steps=40)
@@ -286,21 +286,21 @@ def test_other_numbers_models_and_beginnings(finished_training: tuple[Path, Trai
     folder, result = finished_training
     rounded = train(make_order(folder, out="rounded", n_steps=40, precision="bfloat16"))
     assert rounded.facts.precision == "bfloat16" and not have_same_weights(rounded, result)
-    assert {tensor.dtype for tensor in weights(rounded).values()} == {torch.float32}
+    assert {tensor.dtype for tensor in read_weights(rounded).values()} == {torch.float32}
     assert rounded.held_out == pytest.approx(result.held_out, abs=0.02)
     order = make_order(folder, out="scratch", from_scratch=True, n_steps=1, learning_rate=1e-9)
     fresh = train(order)
     name = "bert.encoder.layer.0.intermediate.dense.weight"
-    assert not torch.equal(weights(folder / "general")[name], weights(fresh)[name])
-    assert float(weights(fresh)[name].std()) == pytest.approx(0.02, rel=0.15)
+    assert not torch.equal(read_weights(folder / "general")[name], read_weights(fresh)[name])
+    assert float(read_weights(fresh)[name].std()) == pytest.approx(0.02, rel=0.15)
     assert fresh.first_held_out == pytest.approx(np.log(37), abs=0.1)
     assert have_same_weights(fresh, train(order.with_(out=folder / "scratch-2")))
     roberta = make_roberta(folder / "roberta")
     trained_roberta = train(make_order(folder, out="r", n_steps=3).with_(general=roberta))
     assert load_model(trained_roberta.folder / "model").config.architecture == "roberta"
-    assert weights(trained_roberta).keys() == weights(roberta).keys() and not have_same_weights(
-        roberta, trained_roberta
-    )
+    assert read_weights(trained_roberta).keys() == read_weights(
+        roberta
+    ).keys() and not have_same_weights(roberta, trained_roberta)
 
 
 def test_who_is_on_the_candidate_list_is_trained_on(tmp_path: Path) -> None:
@@ -334,16 +334,16 @@ def test_what_goes_wrong_on_the_way_is_said(
 
         monkeypatch.setattr(loop.Learner, "step", step_of)
 
-    def full(_: object) -> None:
+    def run_out_of_memory(_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     patch_step(11, lambda loss: loss * float("nan"))
-    with pytest.raises(AuditError, match="The loss is no longer a number") as caught:
+    with pytest.raises(AuditError, match="The loss is no longer a number") as error:
         train(make_order(tmp_path, n_steps=20))
-    assert "lower learning rate" in caught.value.do
-    assert checkpoints(tmp_path / "run") == ["step-4", "step-8"]
+    assert "lower learning rate" in error.value.do
+    assert list_checkpoints(tmp_path / "run") == ["step-4", "step-8"]
     assert read_losses(tmp_path / "run")[-1].step == 10
-    patch_step(1, full)
+    patch_step(1, run_out_of_memory)
     with pytest.raises(AuditError, match="Memory ran out with 4 rows a pass"):
         train(make_order(tmp_path, out="full"))
 

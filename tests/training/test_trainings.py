@@ -204,13 +204,13 @@ def test_the_parent_is_found_again_by_its_weights(
     assert find_pair(model, models=list_models())["general"] == ""
 
 
-def run(order: dict[str, Any], messages: list[str]) -> tuple[str, ...]:
+def run_order(order: dict[str, Any], messages: list[str]) -> tuple[str, ...]:
     """Do what an order says, as a job does."""
     contact = Contact(listen=lambda *_: None, should_stop=lambda: False, say=messages.append)
     return task_class("pretrain").from_order(order).run(contact)
 
 
-def of_file(parent: Path, **changes: Any) -> PretrainTask:
+def make_file_task(parent: Path, **changes: Any) -> PretrainTask:
     values = {
         "general": parent,
         "settings": quick(),
@@ -220,15 +220,15 @@ def of_file(parent: Path, **changes: Any) -> PretrainTask:
     return PretrainTask(**values | changes)
 
 
-def of_corpus(parent: Path, **changes: Any) -> PretrainTask:
-    return of_file(parent, notes=None, corpus_id=CORPUS_ID, **changes)
+def make_corpus_task(parent: Path, **changes: Any) -> PretrainTask:
+    return make_file_task(parent, notes=None, corpus_id=CORPUS_ID, **changes)
 
 
 def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> None:
-    question = of_file(parent, title="Ours").question()
+    question = make_file_task(parent, title="Ours").question()
     assert (question.kind, question.label, question.device) == ("pretrain", "general", "cpu")
     order, messages = json.loads(json.dumps(question.order)), list[str]()
-    (run_id,) = run(order, messages)
+    (run_id,) = run_order(order, messages)
     (model,) = MODELS.all()
     assert (model.run_id, model.facts.title, model.is_whole) == (run_id, "Ours", True)
     assert model.facts.source == "file" and model.facts.settings == quick()
@@ -236,33 +236,35 @@ def test_a_question_becomes_a_kept_model_and_is_answered_once(parent: Path) -> N
         f"Step 0: held-out loss {model.first_held_out:.3f} nats a token.",
         f"Step 12: loss {model.loss:.3f}, held-out loss {model.held_out:.3f} nats a token.",
     ]
-    assert run(order, messages) == (run_id,) and len(messages) == 4
+    assert run_order(order, messages) == (run_id,) and len(messages) == 4
 
 
 def test_the_same_question_has_the_same_name_and_others_have_others(parent: Path) -> None:
     make_corpus_folder()
 
-    def run_id_of(task: PretrainTask) -> str:
+    def get_run_id(task: PretrainTask) -> str:
         return str(task.question().order["run_id"])
 
-    first = run_id_of(of_file(parent))
-    assert first == run_id_of(of_file(parent, title="another title", device="auto"))
-    questions = [of_file(parent, out=out).question() for out in (None, parent.with_name("mine"))]
+    first = get_run_id(make_file_task(parent))
+    assert first == get_run_id(make_file_task(parent, title="another title", device="auto"))
+    questions = [
+        make_file_task(parent, out=out).question() for out in (None, parent.with_name("mine"))
+    ]
     assert questions[0].digest != questions[1].digest
     other_tasks = [
-        of_file(parent, settings=quick(seed=1)),
-        of_file(parent, snapshot_epochs=(0.5,)),
-        of_corpus(parent),
-        of_corpus(parent, source="public"),
-        of_corpus(parent, source="other_names"),
+        make_file_task(parent, settings=quick(seed=1)),
+        make_file_task(parent, snapshot_epochs=(0.5,)),
+        make_corpus_task(parent),
+        make_corpus_task(parent, source="public"),
+        make_corpus_task(parent, source="other_names"),
     ]
-    names = {first, *map(run_id_of, other_tasks)}
+    names = {first, *map(get_run_id, other_tasks)}
     for positions in ((1,), (1, 2)):
         write_listed(CORPORA.place(CORPUS_ID), *positions)
-        names.add(run_id_of(of_corpus(parent)))
-    assert len(names) == 8 and first == run_id_of(of_file(parent))
+        names.add(get_run_id(make_corpus_task(parent)))
+    assert len(names) == 8 and first == get_run_id(make_file_task(parent))
     write_notes(parent.with_name("notes.jsonl"), n=41)
-    assert run_id_of(of_file(parent)) != first
+    assert get_run_id(make_file_task(parent)) != first
 
 
 def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> None:
@@ -270,7 +272,7 @@ def test_a_corpus_of_listed_patients_alone_with_other_names(parent: Path) -> Non
     write_listed(folder, *range(10), n_patients=10)
     messages: list[str] = []
     for source in ("other_names", "public"):
-        run(of_corpus(parent, source=source).question().order, messages)
+        run_order(make_corpus_task(parent, source=source).question().order, messages)
     nobody = "No patient could be held out, so no loss was measured."
     assert messages == ["Writing the same notes with other names.", nobody, nobody]
     assert (folder / "other_names.jsonl").read_bytes() == (folder / "private.jsonl").read_bytes()
@@ -303,7 +305,7 @@ def test_orders_that_cannot_be_are_refused(
     parent: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(AuditError, match=message):
-        of_file(parent, **changes).question()
+        make_file_task(parent, **changes).question()
 
 
 def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -345,7 +347,7 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_sibling_is_trained_by_the_recipe_of_a_model_on_other_names(parent: Path) -> None:
     make_corpus_folder()
     messages: list[str] = []
-    (run_id,) = run(of_corpus(parent).question().order, messages)
+    (run_id,) = run_order(make_corpus_task(parent).question().order, messages)
     hospital = MODELS.get(run_id)
     order = make_sibling_task(hospital, general=parent)
     assert order.source == "other_names" and order.corpus_id == CORPUS_ID
