@@ -315,5 +315,5 @@ def test_a_new_score_is_worked_out_and_shown_everywhere(monkeypatch: pytest.Monk
     report = make_reports.make_report()
     assert "twice" in names_csv(report).splitlines()[0] and "twice" in measures_csv(report)
     assert "twice" in report.curve[-1].strata["all"].auc
-    assert "twice" in report.measures.strata["all"].ranked(report.fixed_score)
+    assert "twice" in report.measures.strata["all"].rank_scores(report.fixed_score)
     assert "twice" in list_score_codes(report)

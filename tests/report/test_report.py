@@ -137,7 +137,7 @@ def test_what_a_report_says_of_its_parts() -> None:
         )
     assert [group.label for group in report.mentions] == ["1", "2", "3–4", "5–9", "10+"]
     canaries, verdict = report.details.canaries, report.verdict
-    assert canaries is not None and list(canaries.ordered)[:2] == [fixed, "general_alone"]
+    assert canaries is not None and list(canaries.by_score)[:2] == [fixed, "general_alone"]
     for section in (canaries, verdict):
         assert (section.sentence("en"), section.sentence("ja")) == (
             section.english,
