@@ -3,9 +3,9 @@
 Comes in: an action, who did it, the digits of an audit, counts and codes; never a name or the text
 of a note. Goes out: lines of `access/log.jsonl` in the data directory. Torch-free.
 
-What it cannot do alone: whoever can write the directory can put back an older `head.json` and cut
-the log to match, without the key, or delete it all; whoever can read the key can write the log
-anew. `log_seal` is what shows it: it goes with every report, and `verify` takes it back.
+Limits: whoever can write the directory can, without the key, put back an older `head.json` and cut
+the log to match, or delete everything; whoever can read the key can rewrite the log. The seal of
+`log_seal` reveals this: it goes with every report, and `verify` checks it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 from audit.errors import AuditError
 from audit.home import data_home, salted_digest
-from audit.shelf import now, taken, whole_file
+from audit.shelf import make_time_stamp, take_lock, whole_file
 from audit.task import Record, canonical_json
 
 START, BROKEN = "0" * 64, "f" * 64
-"""What a line says of the line before it: that there is none, or that it cannot be trusted."""
+"""Values of `previous` in a line: there is no line before it, or it cannot be trusted."""
 ACTIONS = (
     "opened",
     "revealed",
@@ -77,7 +77,7 @@ _LOG, _HEAD, _KEY, _LOCK = *_FILES, _ = "log.jsonl", "head.json", "key", "lock"
 class LogEntry(Record):
     """One line: `at` is UTC in ISO 8601, `audit` the first 12 digits of a digest or "".
 
-    `mac` seals the line and, by `previous`, every line before it.
+    `mac` seals the line and, through `previous`, every earlier line.
     """
 
     number: int
@@ -91,7 +91,7 @@ class LogEntry(Record):
 
 
 class Head(NamedTuple):
-    """How far the log is: its lines, their bytes, the MAC of the last."""
+    """The end of the log: the number of lines, their bytes, and the MAC of the last line."""
 
     n_lines: int
     n_bytes: int
@@ -100,13 +100,13 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True)
 class Verification:
-    """Whether the log is as it was written."""
+    """Whether the log is unchanged since it was written."""
 
     n_lines: int
     is_intact: bool
-    first_bad_line: int | None  # in the file, of the first line that does not fit
+    first_bad_line: int | None  # number in the file of the first line that does not fit
     # "" (intact), "changed", "order", "missing", "head", "seal", "unfinished", "elsewhere" (the
-    # seal is of another installation)
+    # seal belongs to another installation)
     reason: str
 
 
@@ -121,7 +121,7 @@ def account() -> str:
 def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) -> None:
     """Append one line; it is on the disk when this returns.
 
-    A log that is damaged already is written on, and the damage stays in sight of `verify`.
+    A damaged log is continued, and `verify` still finds the damage.
 
     Parameters
     ----------
@@ -142,14 +142,14 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
         raise ValueError("only whole numbers and codes under known keys are logged")
     person = "".join(c if c.isprintable() else " " for c in who).strip()[:_MAX_WHO_CHARS]
     entry = {
-        "at": now(),
+        "at": make_time_stamp(),
         "who": person or account(),
         "action": action,
         "audit": audit[:12],
         "counts": counts,
     }
-    with _locked() as (folder, key):
-        _append(entry, folder=folder, key=key)
+    with _lock_log() as (folder, key):
+        _append_entry(entry, folder=folder, key=key)
 
 
 def _is_loggable(key: str, value: int | str) -> bool:
@@ -158,25 +158,25 @@ def _is_loggable(key: str, value: int | str) -> bool:
     return key in CODES and isinstance(value, str) and _CODE.fullmatch(value) is not None
 
 
-def _append(entry: dict[str, Any], *, folder: Path, key: bytes) -> None:
+def _append_entry(entry: dict[str, Any], *, folder: Path, key: bytes) -> None:
     head, is_whole = _read_head(folder, key=key), False
     place = head or Head(0, 0, START)
     flags = os.O_APPEND | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     with os.fdopen(os.open(folder / _LOG, flags, 0o600), "r+b") as file:
         if head is not None:
-            # Behind the lines that the head counts may stand one whose head was never written.
+            # After the lines that the head counts there may be one whose head was never written.
             file.seek(max(0, head.n_bytes - 1))
             ends_line = not head.n_bytes or file.read(1) == b"\n"
-            *_, (place, why) = _walked(file.read(), head, key=key)
-            is_whole = ends_line and not why
+            *_, (place, fault) = _walk_log(file.read(), head, key=key)
+            is_whole = ends_line and not fault
         end = file.seek(0, os.SEEK_END)
-        if is_whole:  # what is left is half a line, of a write that never returned
+        if is_whole:  # the rest is half a line of a write that never returned
             end = file.truncate(place.n_bytes)
         elif end:
             file.seek(end - 1)
             end += file.write(b"" if file.read(1) == b"\n" else b"\n")
         entry |= {"number": place.n_lines + 1, "previous": place.last if is_whole else BROKEN}
-        line = _sealed(entry, what="line", key=key)
+        line = _seal_fields(entry, kind="line", key=key)
         file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
@@ -185,13 +185,13 @@ def _append(entry: dict[str, Any], *, folder: Path, key: bytes) -> None:
 
 
 def log_seal() -> str:
-    """Return what the log holds now, as a text to be kept where this account cannot write.
+    """Return the seal of the log's present content, to be kept where this account cannot write.
 
-    It is the number of the last line and its MAC, which covers every line before it: without the
-    key nobody makes one, and with it nobody makes other lines that have the same. Behind them
-    stands which installation it is of.
+    It consists of the number of the last line, its MAC and a digest of the installation. The MAC
+    covers every earlier line: without the key nobody can make one, and with the key nobody can make
+    other lines that have the same MAC.
     """
-    with _locked() as (folder, key):
+    with _lock_log() as (folder, key):
         head = _read_head(folder, key=key)
     if head is None:
         raise AuditError(
@@ -206,53 +206,55 @@ def _installation() -> str:
 
 
 def verify(seal: str = "") -> Verification:
-    """Read the whole log and say whether it is as it was written.
+    """Read the whole log and check whether it is unchanged.
 
-    `seal` is what `log_seal` once returned: the log must hold that line still. "" asks for none.
+    `seal` is an earlier result of `log_seal`, whose line the log must still hold; "" checks none.
     """
-    wanted = _SEAL.fullmatch(seal.strip())
-    if seal and wanted is None:
+    seal_match = _SEAL.fullmatch(seal.strip())
+    if seal and seal_match is None:
         raise AuditError(
             "This is no seal of an access log.",
             where="seal",
             do="Give it as it stands in the report: a number, a hyphen, 64 digits, a hyphen, 12.",
         )
-    with _locked() as (folder, key):
-        data, head = _bytes(folder / _LOG), _read_head(folder, key=key)
-    n_lines, walked = data.count(b"\n"), list(_walked(data, Head(0, 0, START), key=key))
-    last, why = walked[-1]
-    places = {place.n_lines: place for place, _ in walked}
+    with _lock_log() as (folder, key):
+        data, head = _read_bytes(folder / _LOG), _read_head(folder, key=key)
+    n_lines, steps = data.count(b"\n"), list(_walk_log(data, Head(0, 0, START), key=key))
+    last, fault = steps[-1]
+    places = {place.n_lines: place for place, _ in steps}
 
     def broken(reason: str, line: int | None = None) -> Verification:
         return Verification(n_lines, False, line, reason)
 
-    if why:
-        return broken(why, last.n_lines + 1)
+    if fault:
+        return broken(fault, last.n_lines + 1)
     if head is None:
         return broken("head")
     if head.n_lines > n_lines:
         return broken("missing")
     if places[head.n_lines] != head:
         return broken("head")
-    if wanted and wanted[3] and wanted[3] != _installation():
+    if seal_match and seal_match[3] and seal_match[3] != _installation():
         return broken("elsewhere")
-    if wanted and (int(wanted[1]) > n_lines or places[int(wanted[1])].last != wanted[2]):
+    if seal_match and (
+        int(seal_match[1]) > n_lines or places[int(seal_match[1])].last != seal_match[2]
+    ):
         return broken("seal")
     if len(data) > last.n_bytes:
         return broken("unfinished", n_lines + 1)
     return Verification(n_lines, True, None, "")
 
 
-def _walked(data: bytes, start: Head, *, key: bytes) -> Iterator[tuple[Head, str]]:
-    """Yield every place in a log behind `start`, and at the last why the next line does not fit.
+def _walk_log(data: bytes, start: Head, *, key: bytes) -> Iterator[tuple[Head, str]]:
+    """Yield the head after each line from `start` on, and with the last why the next does not fit.
 
-    That is a code of `Verification`; "" where every whole line fits.
+    The reason is a code of `Verification`; "" if every complete line fits.
     """
     place = start
     yield place, ""
     for line in data.split(b"\n")[:-1]:
         entry = _read_line(line)
-        if entry is None or line != _sealed(entry.plain(), what="line", key=key):
+        if entry is None or line != _seal_fields(entry.plain(), kind="line", key=key):
             yield place, "changed"
             return
         if (entry.number, entry.previous) != (place.n_lines + 1, place.last):
@@ -265,49 +267,49 @@ def _walked(data: bytes, start: Head, *, key: bytes) -> Iterator[tuple[Head, str
 def entries(
     limit: int | None = None, *, audit: str = "", without: Collection[str] = ()
 ) -> tuple[LogEntry, ...]:
-    """Return the newest lines first, of one audit (digest) or of all; not verified.
+    """Return the lines of one audit (digest) or of all, the newest first, without verifying them.
 
-    Actions `without` are left out. Lines that are no entries are left out; `verify` finds them.
+    Actions in `without`, and lines that are no entries, are left out; `verify` finds the latter.
     """
-    with _locked() as (folder, _):
-        data = _bytes(folder / _LOG)
-    found: list[LogEntry] = []
+    with _lock_log() as (folder, _):
+        data = _read_bytes(folder / _LOG)
+    newest_entries: list[LogEntry] = []
     for line in reversed(data.split(b"\n")):
-        if limit is not None and len(found) >= limit:
+        if limit is not None and len(newest_entries) >= limit:
             break
         entry = _read_line(line) if audit[:12].encode() in line else None
         if entry and audit[:12] in ("", entry.audit) and entry.action not in without:
-            found.append(entry)
-    return tuple(found)
+            newest_entries.append(entry)
+    return tuple(newest_entries)
 
 
 def log_files() -> dict[str, bytes]:
-    """Return the log's files as they are at one moment, its key too: for a backup."""
-    with _locked() as (folder, _):
-        return {name: _bytes(folder / name) for name in _FILES}
+    """Return a consistent copy of the log's files, including the key, for a backup."""
+    with _lock_log() as (folder, _):
+        return {name: _read_bytes(folder / name) for name in _FILES}
 
 
 def log_mark() -> str:
-    """Return a text that changes whenever the log's files do, for caches; raises as `entries`."""
-    with _locked() as (folder, _):
+    """Return a text that changes whenever the log's files do, for caches."""
+    with _lock_log() as (folder, _):
         states = [(folder / name).stat() for name in _FILES if (folder / name).exists()]
-    return repr([(one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in states])
+    return repr([(state.st_size, state.st_mtime_ns, state.st_ctime_ns) for state in states])
 
 
 @contextmanager
-def _locked() -> Iterator[tuple[Path, bytes]]:
+def _lock_log() -> Iterator[tuple[Path, bytes]]:
     """Give the log's directory, locked against other processes and threads, and its key."""
     folder = data_home() / "access"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
-        lock = taken(folder / _LOCK, waits=True)
+        lock = take_lock(folder / _LOCK, waits=True)
         assert lock is not None
         with lock:
             if not (folder / _KEY).exists():
                 is_new = not (folder / _LOG).exists()
                 key = secrets.token_bytes(_N_KEY_BYTES)
-                _write(folder / _KEY, key)
+                _write_file(folder / _KEY, key)
                 if is_new:
                     _write_head(folder, Head(0, 0, START), key=key)
             key = (folder / _KEY).read_bytes()
@@ -326,11 +328,11 @@ def _locked() -> Iterator[tuple[Path, bytes]]:
         ) from None
 
 
-def _sealed(fields: Mapping[str, Any], *, what: str, key: bytes) -> bytes:
-    """Return fields as a line without its line break, with the MAC of all the others."""
-    others = {name: value for name, value in fields.items() if name != "mac"}
-    mac = hmac.new(key, what.encode() + b":" + canonical_json(others), hashlib.sha256)
-    return canonical_json(others | {"mac": mac.hexdigest()})
+def _seal_fields(fields: Mapping[str, Any], *, kind: str, key: bytes) -> bytes:
+    """Return the line of some fields, with the MAC of all other fields and no line break."""
+    other_fields = {name: value for name, value in fields.items() if name != "mac"}
+    mac = hmac.new(key, kind.encode() + b":" + canonical_json(other_fields), hashlib.sha256)
+    return canonical_json(other_fields | {"mac": mac.hexdigest()})
 
 
 def _read_line(line: bytes) -> LogEntry | None:
@@ -341,24 +343,24 @@ def _read_line(line: bytes) -> LogEntry | None:
 
 
 def _read_head(folder: Path, *, key: bytes) -> Head | None:
-    """Return the head; None where there is none that is sealed with this key."""
-    data = _bytes(folder / _HEAD)
+    """Return the head; None if it is absent or not sealed with this key."""
+    data = _read_bytes(folder / _HEAD)
     try:
         fields = json.loads(data)
-        is_sealed = data == _sealed(fields, what="head", key=key) + b"\n"
+        is_sealed = data == _seal_fields(fields, kind="head", key=key) + b"\n"
         return Head(fields["n_lines"], fields["n_bytes"], fields["last"]) if is_sealed else None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def _write_head(folder: Path, head: Head, *, key: bytes) -> None:
-    _write(folder / _HEAD, _sealed(head._asdict(), what="head", key=key) + b"\n")
+    _write_file(folder / _HEAD, _seal_fields(head._asdict(), kind="head", key=key) + b"\n")
 
 
-def _bytes(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     return path.read_bytes() if path.exists() else b""
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes) -> None:
     with whole_file(path) as file:
         file.write(data)

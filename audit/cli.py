@@ -99,7 +99,7 @@ from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, count_cores
 from audit.experiment import leakage, paper
-from audit.foreign import decode_text, file_bytes, reading, refusing
+from audit.foreign import decode_text, locate_errors, read_file_bytes, refuse_errors
 from audit.home import (
     DEMO_HOSPITAL,
     SECRETS,
@@ -458,8 +458,8 @@ def _answer(task: Task) -> tuple[str, ...]:
 
 
 def _read_bytes(path: Path) -> bytes:
-    with reading(path.name):
-        return file_bytes(path)
+    with locate_errors(path.name):
+        return read_file_bytes(path)
 
 
 Seed = Annotated[int, "seed of all random draws"]
@@ -817,7 +817,7 @@ def score(
     seed: Seed = 0,
 ) -> Result:
     """Measure any scores with known truth; needs no model."""
-    table = read_table(_read_bytes(scores), what="scores")
+    table = read_table(_read_bytes(scores), subject="scores")
     columns = [name.strip().lower() for name in table.header]
     if not {"score", "is_member"} <= set(columns):
         raise AuditError(
@@ -1055,7 +1055,7 @@ def corpus_build(*, options: Annotated[Options, FieldsOf(CorpusTask)]) -> Result
     task = CorpusTask(**options)
     (corpus_id,) = _answer(task)
     _say_patients(open_notes(task.notes, columns=dict(task.columns)).has_patients)
-    corpus = CORPORA.at(task.out) if task.out else CORPORA.get(corpus_id)
+    corpus = CORPORA.read_folder(task.out) if task.out else CORPORA.get(corpus_id)
     return _describe_corpus(corpus) | {"folder": str(corpus.path)}
 
 
@@ -1230,7 +1230,9 @@ def pretrain(
     """Train a model further on notes, or from scratch; goes on where it stopped."""
     start = resolve_model_path(general, option="--general")
     if sibling_of:
-        model = MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.at(Path(sibling_of))
+        model = (
+            MODELS.get(sibling_of) if is_code(sibling_of) else MODELS.read_folder(Path(sibling_of))
+        )
         n_epochs = trained.get("n_epochs")
         task = make_sibling_task(model, general=start, n_epochs=n_epochs).with_(**options)
     else:
@@ -1241,7 +1243,7 @@ def pretrain(
         raise SystemExit(0)
     (run_id,) = _answer(task)
     folder = task.with_(run_id=run_id).folder
-    trained_model = MODELS.at(folder)
+    trained_model = MODELS.read_folder(folder)
     return trained_model.facts.plain() | {
         "run_id": run_id,
         "model": str(folder / MODEL),
@@ -1481,8 +1483,8 @@ def deid_releases(
     """List the releases with surrogates, and say which of them can be reversed."""
     rows = [asdict(kept_release) for kept_release in list_releases()]
     if tagged:
-        with refusing(AuditError("This is no folder of `deid tag`.", where="--tagged")):
-            census = json.loads(file_bytes(tagged / CENSUS))
+        with refuse_errors(AuditError("This is no folder of `deid tag`.", where="--tagged")):
+            census = json.loads(read_file_bytes(tagged / CENSUS))
             has_key = census.get("surrogates", {}).get("reversible") is False
             is_reversible = census["mode"] == SURROGATE and not has_key
         rows.append(
@@ -1534,7 +1536,7 @@ def deid_leftovers(
     out: Annotated[Path | None, "write who is singled out: a CSV (holds text of notes)"] = None,
 ) -> Result:
     """Find what stays readable in tagged notes and singles somebody out."""
-    with reading("--tagged"):
+    with locate_errors("--tagged"):
         n_bytes = (tagged / handed_in.SPANS).stat().st_size
     names: dict[int, str] = {}
 
@@ -1568,7 +1570,7 @@ def deid_convert(
     """Write annotated notes in another form; of spans that overlap the longest stay whole."""
     documents = handed_in.annotated_notes(notes).read_all()
     converted = list(map(flatten_spans, documents)) if to in ("conll", "inline") else documents
-    with whole_folder(out, where="--out") as folder:
+    with whole_folder(out, place="--out") as folder:
         n_files = len(write_private(dict(write_files(converted, form=to)), folder))
     n_flattened = sum(
         document is not original for document, original in zip(converted, documents, strict=True)
@@ -1812,7 +1814,7 @@ def _format_shares(estimates: Sequence[Estimate]) -> Result:
 def _read_label_map(path: Path | None) -> Options:
     if path is None:
         return {}
-    text, _ = decode_text(_read_bytes(path), what="--label-map")
+    text, _ = decode_text(_read_bytes(path), subject="--label-map")
     return {"label_map": dict(read_label_map(text, subject="--label-map").labels)}
 
 

@@ -1,8 +1,8 @@
-"""The demo hospital's audits, with the pictures they are there to teach, and the self-test.
+"""The audits of the demo hospital, and the self-test.
 
-Its models and lists are shipped (`audit/demo_hospital`), made by `benchmarks/demo_hospital.py`. The
-self-test asks of an installation: does it find a planted leak, and none where there is none (a null
-pair: M_general further trained on the same notes with other names)?
+The demo's models and lists are shipped (`audit/demo_hospital`) and made by
+`benchmarks/demo_hospital.py`. The self-test checks an installation: it must find a planted leak,
+and none in a null pair (M_general further trained on the same notes with other names).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DemoTask(Task):
         description="also the other exposures, the null pair and the Japanese hospital",
     )
     directory: Path | None = None
-    """Of another demo hospital than the one that is shipped; the self-test's and benchmarks'."""
+    """The folder of another demo hospital than the shipped one, for self-test and benchmarks."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
     device: Device = Field(default="auto", description="where models run")
 
@@ -64,16 +64,18 @@ class DemoTask(Task):
         `hospital` is its folder: "hospital-1.6", ..., "hospital-40", "null", or "general".
         """
         folder = (self.directory or DEMO_HOSPITAL) / language
-        names, passages = ((folder / one).read_bytes() for one in ("names.csv", "passages.jsonl"))
+        names, passages = (
+            (folder / file_name).read_bytes() for file_name in ("names.csv", "passages.jsonl")
+        )
         prompt: dict[str, Any] = {"prompt": JAPANESE_PROMPT} if language == "ja" else {}
-        read = read_passages(passages, subject="demo passages", file_name="passages.jsonl")
+        passage_set = read_passages(passages, subject="demo passages", file_name="passages.jsonl")
         candidates = read_names(names, subject="demo names").candidates.with_source("invented")
         return AuditRequest(
             scenario_number=scenario,
             general=folder / "models" / "general",
             hospital=folder / "models" / hospital,
             candidates=candidates,
-            passages=read if scenario == 2 else None,
+            passages=passage_set if scenario == 2 else None,
             generation=GenerationSettings(n_documents=self.n_documents, **prompt),
             posterior=PosteriorSettings(n_inputs=self.n_inputs, n_chain_inputs=0),
             seed=self.seed,
@@ -100,7 +102,7 @@ class DemoTask(Task):
         return audits
 
     def question(self) -> Question:
-        """Return the question, which its audits answer."""
+        """Return the question that the demo's audits answer."""
         requests = tuple(self.requests().values())
         digests = tuple(request.audit_digest() for request in requests)
         label = f"{requests[0].general.name} → {requests[0].hospital.name}"
@@ -110,18 +112,18 @@ class DemoTask(Task):
 
     @classmethod
     def read_answer(cls, question: Question) -> tuple[str, ...]:
-        """Return the digests of the demo's audits if all are kept and known as the demo's."""
+        """Return the digests of the demo's audits if all are kept and noted as the demo's."""
         with Store(results_dir()) as store:
-            known = set(read_demo_digests(store).values())
-        return AuditTask.read_answer(question) if set(question.audits) <= known else ()
+            demo_audits = set(read_demo_digests(store).values())
+        return AuditTask.read_answer(question) if set(question.audits) <= demo_audits else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Audit the demo hospital, and note which audits are the demo's."""
+        """Audit the demo hospital, and record which audits belong to the demo."""
         requests = self.requests()
         meter = Meter(
             [
-                combine_phases(name, list_phases(one), kind="audit")
-                for name, one in requests.items()
+                combine_phases(name, list_phases(audit_request), kind="audit")
+                for name, audit_request in requests.items()
             ],
             listener=contact.listen,
         )
@@ -143,27 +145,29 @@ class DemoTask(Task):
 
 
 def remember(reports: Mapping[str, AuditReport], *, store: Store) -> None:
-    """Note which kept audits are the demo's, so that every screen can say so."""
-    known = read_demo_digests(store)
-    store.put_record(REMEMBERED, known | {name: report.digest for name, report in reports.items()})
+    """Record which kept audits belong to the demo, so that every screen can say so."""
+    demo_audits = read_demo_digests(store)
+    store.put_record(
+        REMEMBERED, demo_audits | {name: report.digest for name, report in reports.items()}
+    )
 
 
 def report_summary(report: AuditReport) -> dict[str, Any]:
-    """Return one report's headline figures as plain values: by stratum, each rule and score.
+    """Return one report's headline figures as plain values: each rule and score, by stratum.
 
-    Beside every figure of the attack stand the same attack on M_general and the trivial guesses.
+    It also has the figures of the same attack on M_general and of trivial guesses.
     """
-    whole = report.to_json()
+    report_fields = report.to_json()
     strata = {
         name: {
-            "rules": _each(_rule, measured["rules"]),
-            "rules_on_general": _each(_rule, measured["baseline_rules"]),
-            "scores": _each(_ranking, measured["scores"]),
-            "held_out": _each(_rule, measured["held_out"]),
-            "trivial_guesses": {"always_member": _rule(measured["always_member"])}
-            | _each(_ranking, measured["baselines"]),
+            "rules": _shorten_each(_shorten_rule, measured["rules"]),
+            "rules_on_general": _shorten_each(_shorten_rule, measured["baseline_rules"]),
+            "scores": _shorten_each(_shorten_ranking, measured["scores"]),
+            "held_out": _shorten_each(_shorten_rule, measured["held_out"]),
+            "trivial_guesses": {"always_member": _shorten_rule(measured["always_member"])}
+            | _shorten_each(_shorten_ranking, measured["baselines"]),
         }
-        for name, measured in whole["measures"]["strata"].items()
+        for name, measured in report_fields["measures"]["strata"].items()
     }
     return {
         "digest": report.digest,
@@ -175,17 +179,17 @@ def report_summary(report: AuditReport) -> dict[str, Any]:
         "sentence": report.verdict.english,
         "sentence_ja": report.verdict.japanese,
         "strata": strata,
-        "mentions": whole["mentions"],
-        "canaries": whole["details"].get("canaries"),
-        "roles": whole["details"].get("roles") or [],
+        "mentions": report_fields["mentions"],
+        "canaries": report_fields["details"].get("canaries"),
+        "roles": report_fields["details"].get("roles") or [],
     }
 
 
-def _each(shorten: Any, measures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: shorten(one) for name, one in measures.items()}
+def _shorten_each(shorten: Any, measures: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: shorten(measure) for name, measure in measures.items()}
 
 
-def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     counts = rule["confusion"]
     return {key: counts[key] for key in ("tp", "fn", "fp", "tn")} | {
         "f1": rule["f1"]["value"],
@@ -193,7 +197,7 @@ def _rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ranking(score: Mapping[str, Any]) -> dict[str, Any]:
+def _shorten_ranking(score: Mapping[str, Any]) -> dict[str, Any]:
     auc = score["auc"]
     return {
         "auc": auc["value"],
@@ -205,13 +209,13 @@ def _ranking(score: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MIN_NULL_P = 0.01
-"""A right installation fails the null check by chance in one of a hundred demos; the demo's seeds
-are fixed, so a given release either passes or does not."""
+"""By chance a correct installation fails the null check in one of a hundred demos. The demo's seeds
+are fixed, so a given release either always passes or never does."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check of the self-test and what was found."""
+    """One check of the self-test and its finding."""
 
     name: str
     has_passed: bool
@@ -221,37 +225,39 @@ class Check:
 def self_test(
     directory: Path, *, store: Store, device: Device, progress: ProgressListener
 ) -> tuple[Check, ...]:
-    """Audit the planted, the null and the identical pair; trusted only if every check passed."""
+    """Audit the planted, the null and the identical pair; trust only if every check passed."""
     task = DemoTask(n_documents=200, n_inputs=1000, device=device, directory=directory)
     checks = []
-    for hospital, what in ((HOSPITAL, "planted leak"), ("null", "null pair")):
+    for hospital, case in ((HOSPITAL, "planted leak"), ("null", "null pair")):
         for scenario in (2, 1):
             request = task.request(scenario, hospital=hospital)
             report = run_audit(request, store=store, progress=progress)
-            has_passed, found = (_planted if hospital == HOSPITAL else _null)(report)
-            checks.append(Check(f"{what}, scenario {scenario}", has_passed, found))
+            has_passed, finding = (_check_planted if hospital == HOSPITAL else _check_null)(report)
+            checks.append(Check(f"{case}, scenario {scenario}", has_passed, finding))
     try:
-        found = run_audit(task.request(2, hospital="general"), store=store).verdict.state
+        finding = run_audit(task.request(2, hospital="general"), store=store).verdict.state
     except AuditError as refused:
-        found = str(refused)
-    return (*checks, Check("same model twice", found == str(equal_models_error()), found))
+        finding = str(refused)
+    return (*checks, Check("same model twice", finding == str(equal_models_error()), finding))
 
 
-def _planted(report: AuditReport) -> tuple[bool, str]:
-    """A planted leak must be found, with an interval above one half on hard controls too."""
+def _check_planted(report: AuditReport) -> tuple[bool, str]:
+    """Check that a planted leak is found, with intervals above one half for all controls."""
     aucs = {
         kind: report.measures.strata[kind].scores[report.fixed_score].auc
         for kind in ("easy", "hard")
     }
     state = report.verdict.state
-    shown = ", ".join(f"{k} {a.value:.3f} ({a.low:.3f} to {a.high:.3f})" for k, a in aucs.items())
+    auc_text = ", ".join(
+        f"{k} {a.value:.3f} ({a.low:.3f} to {a.high:.3f})" for k, a in aucs.items()
+    )
     is_above = all(auc.low > 0.5 for auc in aucs.values())
-    return state == "leak_found" and is_above, f"{state}; AUC {shown}"
+    return state == "leak_found" and is_above, f"{state}; AUC {auc_text}"
 
 
-def _null(report: AuditReport) -> tuple[bool, str]:
-    """Members of the list were not in the null pair's notes: they must score like controls."""
-    found, n_flagged = report.details.null_check, report.verdict.n_flagged
-    p = found.ks_p if found else math.nan
-    shown = f"{n_flagged} names flagged; Kolmogorov-Smirnov p = {p:.3f}"
-    return p > MIN_NULL_P and n_flagged == 0, shown
+def _check_null(report: AuditReport) -> tuple[bool, str]:
+    """Check that listed members, who are not in the null pair's notes, score like controls."""
+    null_check, n_flagged = report.details.null_check, report.verdict.n_flagged
+    p = null_check.ks_p if null_check else math.nan
+    summary = f"{n_flagged} names flagged; Kolmogorov-Smirnov p = {p:.3f}"
+    return p > MIN_NULL_P and n_flagged == 0, summary

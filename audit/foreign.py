@@ -1,8 +1,8 @@
-"""Files of other people: text under its encoding, JSON and zip archives, read within bounds.
+"""Files of other people: encoded text, JSON and zip archives, read within bounds.
 
-UTF-8, UTF-8 or UTF-16 with a byte order mark, and CP932 (what Japanese Excel writes) are told apart
-by what their bytes can be, never by statistics. Everything else is refused with the way out,
-because each of the others can be read as one of these with the wrong letters.
+UTF-8, UTF-8 or UTF-16 with a byte order mark, and CP932 (which Japanese Excel writes) are told
+apart by the bytes that are valid in them, never by statistics. Every other encoding is refused with
+a way out, because it could be read as one of these with the wrong letters.
 """
 
 from __future__ import annotations
@@ -24,73 +24,73 @@ from typing import BinaryIO, Literal
 from audit.errors import AuditCancelled, AuditError, Message
 
 MAX_VALUES = 1_200_000
-"""Most values of one JSON text: as objects they take some 400 MB at worst."""
+"""The largest number of values in one JSON text: as objects they take at most some 400 MB."""
 
 _MAX_DIGITS = 300
-# Notes pack five to one; what unpacks to a hundred times its size is made to fill the memory.
+# Notes pack five to one; a file that unpacks to a hundred times its size is made to fill memory.
 _MAX_RATIO = 100
 _RATIO_SLACK_BYTES = 8_000_000
 _ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
 _ENTRY = b"PK\x01\x02"
 _HIDDEN_SHARE = 3
-# bz2 and LZMA give out a whole block at once, a gigabyte for a kilobyte: no bound can be kept.
+# bz2 and LZMA return a whole block at once, a gigabyte for a kilobyte, so no bound would hold.
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _IS_ENCRYPTED = 0x1
 
 
 @contextmanager
-def refusing(refusal: AuditError) -> Iterator[None]:
-    """Turn whatever the block raises into `refusal`; errors in words and cancellation pass.
+def refuse_errors(refusal: AuditError) -> Iterator[None]:
+    """Turn any exception of the block into `refusal`, except AuditError and cancellation.
 
-    The parser's own text is dropped: it may quote what it read.
+    The parser's message is dropped, because it may quote what it read.
     """
     try:
         yield
     except (AuditError, AuditCancelled):
         raise
-    except Exception:  # noqa: BLE001  # the point: no list of what a parser raises is whole
+    except Exception:  # noqa: BLE001  # on purpose: no list of a parser's exceptions is complete
         raise refusal from None
 
 
 @contextmanager
-def reading(where: str) -> Iterator[None]:
-    """Say in words, with its place, that a file cannot be read."""
+def locate_errors(place: str) -> Iterator[None]:
+    """Turn errors of reading a file into an AuditError that names the place."""
     try:
         yield
     except AuditError as error:
         if error.where:
             raise
-        raise AuditError(error.what, where=where, do=error.do) from None
+        raise AuditError(error.what, where=place, do=error.do) from None
     except OSError as error:
-        what = "Cannot be read ({strerror})."
-        raise AuditError(what, where=where, strerror=error.strerror) from None
+        sentence = "Cannot be read ({strerror})."
+        raise AuditError(sentence, where=place, strerror=error.strerror) from None
 
 
-def json_value(
+def parse_json_value(
     data: bytes | str, *, refusal: AuditError, number: Callable[[str], object] | None = None
 ) -> object:
-    """Parse JSON strictly: UTF-8, no key twice, no number that a float does not hold.
+    """Parse JSON strictly: UTF-8, no key twice, no number that a float cannot hold.
 
-    `refusal` is raised where it is anything else, or holds more than `MAX_VALUES` values; the
-    length is the caller's to bound. `number` makes a value of a number as it is written, NaN and
-    Infinity too; without it these two are refused, and what a float does not hold.
+    Raises `refusal` for anything else, and for more than `MAX_VALUES` values; the caller must bound
+    the length. `number` converts the text of a number, also NaN and Infinity. Without it, these two
+    and numbers that a float cannot hold are refused.
     """
-    with refusing(refusal):
+    with refuse_errors(refusal):
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
-        # Each value but the first stands behind a comma or a bracket.
+        # Each value but the first stands after a comma or a bracket.
         if sum(map(text.count, "[{,")) > MAX_VALUES:
             raise ValueError("too many values")
         return json.loads(
             text,
-            parse_constant=number or _finite,
-            parse_float=number or _finite,
-            parse_int=number or _whole,
-            object_pairs_hook=_unique,
+            parse_constant=number or _parse_finite,
+            parse_float=number or _parse_finite,
+            parse_int=number or _parse_int,
+            object_pairs_hook=_refuse_twin_keys,
         )
 
 
-def free_memory() -> float:
-    """Return the bytes that this process may still take; infinite where nobody says it."""
+def find_free_memory() -> float:
+    """Return the bytes that this process may still take; infinite if the system does not say."""
     free = math.inf
     with suppress(OSError, ValueError, StopIteration), Path("/proc/meminfo").open() as lines:
         free = 1024 * int(
@@ -104,79 +104,79 @@ def free_memory() -> float:
     return free
 
 
-def refuse_without_memory(n_bytes: int, *, where: str) -> None:
+def refuse_without_memory(n_bytes: int, *, place: str) -> None:
     """Refuse to load weights that take more than the memory that is free.
 
     A file may promise more than it holds on the disk: a hole of ten gigabytes takes none.
     """
-    free = free_memory()
+    free = find_free_memory()
     if n_bytes > free:
         raise AuditError(
             (
                 "Loading the model takes up to {n_bytes:.1f} GB, and only {free:.1f} "
                 "GB of free memory are left."
             ),
-            where=where,
+            where=place,
             do="End other programs, or use a machine with more memory.",
             n_bytes=n_bytes / 1000000000.0,
             free=free / 1000000000.0,
         )
 
 
-def unpacked_gzip(data: bytes, *, what: str) -> bytes:
-    """Return what a gzip file holds, cut where `decode_text` refuses it as too large."""
-    refuse_too_large(data, what=what)
+def unpack_gzip(data: bytes, *, subject: str) -> bytes:
+    """Unpack a gzip file, up to the length that `decode_text` refuses as too large."""
+    refuse_too_large(data, subject=subject)
     try:
         with gzip.GzipFile(fileobj=BytesIO(data)) as file:
             return file.read(MAX_FILE_BYTES + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error):
-        raise AuditError("The gzip file is damaged, or ends too early.", where=what) from None
+        raise AuditError("The gzip file is damaged, or ends too early.", where=subject) from None
 
 
 def is_zip(data: bytes) -> bool:
-    """Whether bytes begin as a zip archive does."""
+    """Whether bytes begin like a zip archive."""
     return data.startswith(_ZIP_STARTS)
 
 
-def zip_members(
-    data: bytes, *, where: str, max_bytes: int, max_files: int
+def read_zip_members(
+    data: bytes, *, place: str, max_bytes: int, max_files: int
 ) -> Iterator[tuple[str, bytes]]:
     """Yield name and bytes of each file of a zip archive; folders and hidden files are left out.
 
-    What an archive says of itself is not believed: every file is read to a limit.
+    The sizes that an archive states are not trusted: every file is read up to a limit.
     """
     too_many = AuditError(
-        "The archive has more than {max_files:,} files.", where=where, max_files=max_files
+        "The archive has more than {max_files:,} files.", where=place, max_files=max_files
     )
-    # Counted before it is opened, for opening makes an object of each.
+    # Counted before opening, because opening makes an object of each entry.
     if data.count(_ENTRY) > _HIDDEN_SHARE * max_files:
         raise too_many
     left = min(max_bytes, _MAX_RATIO * len(data) + _RATIO_SLACK_BYTES)
     refusal = AuditError(
         "The archive is damaged or locked, or has a link in it.",
-        where=where,
+        where=place,
         do="Make a plain zip without password.",
     )
-    with refusing(refusal), zipfile.ZipFile(BytesIO(data)) as archive:
+    with refuse_errors(refusal), zipfile.ZipFile(BytesIO(data)) as archive:
         entries = [entry for entry in archive.infolist() if not _is_hidden(entry)]
         if len(entries) > max_files:
             raise too_many
         if len({entry.filename for entry in entries}) < len(entries):
-            raise AuditError("Two files of the archive have the same name.", where=where)
+            raise AuditError("Two files of the archive have the same name.", where=place)
         for entry in entries:
             if entry.flag_bits & _IS_ENCRYPTED or stat.S_ISLNK(entry.external_attr >> 16):
                 raise refusal
             if entry.compress_type not in _PACKINGS:
                 raise AuditError(
                     "The archive is packed in a way that is not read.",
-                    where=where,
+                    where=place,
                     do="Make a plain zip without password.",
                 )
             with archive.open(entry) as file:
                 content = file.read(left + 1)
             left -= len(content)
             if left < 0:
-                raise AuditError("The archive is too large when unpacked.", where=where)
+                raise AuditError("The archive is too large when unpacked.", where=place)
             yield entry.filename, content
 
 
@@ -186,20 +186,20 @@ def _is_hidden(entry: zipfile.ZipInfo) -> bool:
     return entry.is_dir() or hidden
 
 
-def _whole(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise ValueError("no float holds it")
     return int(digits)
 
 
-def _finite(digits: str) -> float:
+def _parse_finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise ValueError("no float holds it")
     return value
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_twin_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a key is there twice")
@@ -225,21 +225,21 @@ _OFFICE_PARTS = {
     b"word/document.xml": "This is a Word document (DOCX).",
     b"application/vnd.oasis.opendocument.text": "This is an OpenDocument text (ODT).",
 }
-"""Parts whose names stand readable in the archive that such a document is."""
+"""Such a document is an archive in which the names of these parts can be read."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _FEW_BROKEN = 4
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b[$(]")
 _JAPANESE_CODECS = (("euc_jp", "EUC-JP"), ("shift_jis_2004", "Shift_JIS-2004"))
-"""Encodings that are named when a file is refused. Sentences in them have hiragana."""
+"""Encodings that are named when a file is refused; they are recognised by their hiragana."""
 _HIRAGANA = re.compile("[\u3041-\u3096]")
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to read that somebody else has put there; raises `OSError`.
+    """Open a file of somebody else for reading; raises `OSError`.
 
-    A pipe, a socket or a device is refused: opening or reading it could wait for ever.
+    A pipe, a socket or a device is refused, because opening or reading it could block for ever.
     """
-    # Without waiting: a named pipe would not even open until somebody writes into it.
+    # Non-blocking: a named pipe would not even open until somebody writes into it.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         mode = os.fstat(descriptor).st_mode
@@ -247,112 +247,111 @@ def open_regular(path: Path) -> BinaryIO:
             raise AuditError(
                 "This is a pipe or a device, not a file.", do="Give a file that lies on a disk."
             )
-        return os.fdopen(descriptor, "rb")  # a folder is the system's own error
+        return os.fdopen(descriptor, "rb")  # for a folder this raises the system's error
     except BaseException:
         os.close(descriptor)
         raise
 
 
-def file_bytes(path: Path) -> bytes:
-    """Return a file's bytes; of one that `decode_text` refuses as too large no more than shows it.
+def read_file_bytes(path: Path) -> bytes:
+    """Return a file's bytes, but at most one byte more than `decode_text` accepts.
 
-    Raises as `open_regular`.
+    Raises the errors of `open_regular`.
     """
     with open_regular(path) as file:
         return file.read(MAX_FILE_BYTES + 1)
 
 
-def decode_text(data: bytes, *, what: str) -> tuple[str, str]:
+def decode_text(data: bytes, *, subject: str) -> tuple[str, str]:
     """Return the text of an uploaded file and the name of its encoding."""
     if not data:
-        raise AuditError("The file is empty.", where=what)
-    refuse_too_large(data, what=what)
-    refuse_office_documents(data, what=what)
+        raise AuditError("The file is empty.", where=subject)
+    refuse_too_large(data, subject=subject)
+    refuse_office_documents(data, subject=subject)
     kinds = [kind for magic, kind in ARCHIVES.items() if data.startswith(magic)]
     refusal = ""
     if kinds:
         refusal = Message("This is {kinds}, not text.", kinds=kinds[0])
     elif data.startswith(_UTF16_MARKS):
-        return _as_utf16(data, what=what), "UTF-16"
+        return _decode_utf16(data, subject=subject), "UTF-16"
     elif b"\0" in data:
         refusal = "The file holds NUL bytes: it is not text, or UTF-16 without a byte order mark."
-    refuse_escapes(data, what=what)
+    refuse_escapes(data, subject=subject)
     if refusal:
-        raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
+        raise AuditError(refusal, where=subject, do=SAVE_AS_UTF8)
     for mark, name in ((b"\xef\xbb\xbf", "UTF-8 with BOM"), (b"", "UTF-8")):
         with suppress(UnicodeDecodeError):
             if data.startswith(mark):
                 return data.removeprefix(mark).decode("utf-8"), name
-    _refuse_damaged(data, what=what)
-    return _as_cp932(data, what=what), "CP932"
+    _refuse_damaged(data, subject=subject)
+    return _decode_cp932(data, subject=subject), "CP932"
 
 
-def refuse_office_documents(data: bytes, *, what: str) -> None:
-    """Refuse a PDF, and a document of Word or of an open office, by its name."""
-    said = "This is a PDF document." if data.startswith(_PDF) else ""
+def refuse_office_documents(data: bytes, *, subject: str) -> None:
+    """Refuse a PDF, a Word document or an OpenDocument text; the message names the format."""
+    sentence = "This is a PDF document." if data.startswith(_PDF) else ""
     if is_zip(data):
-        said = next((kind for part, kind in _OFFICE_PARTS.items() if part in data), "")
-    if said:
-        raise AuditError(said, where=what, do=_EXPORT_TEXT)
+        sentence = next((kind for part, kind in _OFFICE_PARTS.items() if part in data), "")
+    if sentence:
+        raise AuditError(sentence, where=subject, do=_EXPORT_TEXT)
 
 
-def refuse_escapes(data: bytes, *, what: str) -> None:
-    """Refuse a file in ISO-2022-JP: its bytes are ASCII, and would be read as such."""
+def refuse_escapes(data: bytes, *, subject: str) -> None:
+    """Refuse a file in ISO-2022-JP: all its bytes are ASCII, so it would be read as ASCII."""
     if _ESCAPE_SEQUENCE.search(data):
-        raise AuditError(_LOOKS_LIKE, where=what, do=_SAVE_TEXT_AS_UTF8, encoding="ISO-2022-JP")
+        raise AuditError(_LOOKS_LIKE, where=subject, do=_SAVE_TEXT_AS_UTF8, encoding="ISO-2022-JP")
 
 
-def refuse_too_large(data: bytes, *, what: str) -> None:
+def refuse_too_large(data: bytes, *, subject: str) -> None:
     """Refuse an uploaded file of more than `MAX_FILE_BYTES`."""
     if len(data) > MAX_FILE_BYTES:
         raise AuditError(
             "The file is larger than {max_file_bytes} MB.",
-            where=what,
+            where=subject,
             do="Split it, or leave out the columns that are not needed.",
             max_file_bytes=MAX_FILE_BYTES // 1000000,
         )
 
 
-def _as_utf16(data: bytes, *, what: str) -> str:
+def _decode_utf16(data: bytes, *, subject: str) -> str:
     with suppress(UnicodeDecodeError):
         text = data.decode("utf-16")
         if "\0" not in text:
             return text
-    raise AuditError("The file is UTF-16 with broken characters.", where=what, do=SAVE_AS_UTF8)
+    raise AuditError("The file is UTF-16 with broken characters.", where=subject, do=SAVE_AS_UTF8)
 
 
-def _refuse_damaged(data: bytes, *, what: str) -> None:
-    """Refuse what is UTF-8 but for some bytes.
+def _refuse_damaged(data: bytes, *, subject: str) -> None:
+    """Refuse a file that is UTF-8 except for some bytes.
 
-    Read as UTF-8, CP932 gives many more broken bytes than whole letters. The other way round it is
-    UTF-8 with damage, which CP932 would mostly accept and turn into other letters; so few broken
-    bytes beside whole letters tell nothing.
+    CP932 that is read as UTF-8 gives many more broken bytes than valid letters. If it does not, the
+    file is damaged UTF-8, which CP932 would mostly accept and turn into other letters.
     """
     text = data.decode("utf-8", errors="surrogateescape")
-    whole = data.decode("utf-8", errors="ignore")
-    n_good = len(whole) - len(whole.encode("ascii", errors="ignore"))
-    n_broken = len(text) - len(whole)
+    undamaged = data.decode("utf-8", errors="ignore")
+    n_good = len(undamaged) - len(undamaged.encode("ascii", errors="ignore"))
+    n_broken = len(text) - len(undamaged)
     is_marked = data.startswith(b"\xef\xbb\xbf")
     if is_marked or (n_good and n_good + _FEW_BROKEN > n_broken):
         line = re.split("[\ud800-\udfff]", text, maxsplit=1)[0].count("\n") + 1
         raise AuditError(
             ("The file is UTF-8 but for a few broken bytes, the first of them in line {line}."),
-            where=what,
+            where=subject,
             do=SAVE_AS_UTF8,
             line=line,
         )
 
 
-def _as_cp932(data: bytes, *, what: str) -> str:
+def _decode_cp932(data: bytes, *, subject: str) -> str:
     text = ""
     with suppress(UnicodeDecodeError):
         text = data.decode("cp932")
     for codec, name in _JAPANESE_CODECS if not text else _JAPANESE_CODECS[:1]:
         with suppress(UnicodeDecodeError):
             if _HIRAGANA.search(data.decode(codec)):
-                raise AuditError(_LOOKS_LIKE, where=what, do=_SAVE_TEXT_AS_UTF8, encoding=name)
+                raise AuditError(_LOOKS_LIKE, where=subject, do=_SAVE_TEXT_AS_UTF8, encoding=name)
     if not text:
-        raise AuditError("The file is neither UTF-8 nor CP932.", where=what, do=SAVE_AS_UTF8)
+        raise AuditError("The file is neither UTF-8 nor CP932.", where=subject, do=SAVE_AS_UTF8)
     refusal = ""
     if _looks_western(text):
         refusal = (
@@ -363,16 +362,17 @@ def _as_cp932(data: bytes, *, what: str) -> str:
         data.decode("euc_jp")
         refusal = "The file may be CP932 or EUC-JP."
     if refusal:
-        raise AuditError(refusal, where=what, do=SAVE_AS_UTF8)
+        raise AuditError(refusal, where=subject, do=SAVE_AS_UTF8)
     return text
 
 
 def _looks_western(text: str) -> bool:
-    # "Sébastien" in Latin-1 is valid CP932: the é and the letter behind it become one rare kanji.
-    # Signs: private-use letters; one lone half-width kana glued to the front of a Latin letter; a
-    # kanji of JIS level 2 (lead byte E0 and up) glued to the back of one. Of damaged UTF-8: bytes
-    # that CP932 leaves without a letter; two half-width kana as an accented letter's two bytes; a
-    # kanji that is hardly written, and then with hiragana, as the first two bytes of dashes.
+    # "Sébastien" in Latin-1 is valid CP932: the é and the letter after it become one rare kanji.
+    # Signs of a Western encoding: private-use letters; a lone half-width kana directly before a
+    # Latin letter; a kanji of JIS level 2 (lead byte E0 and up) directly after one. Signs of
+    # damaged UTF-8: bytes to which CP932 gives no letter; two half-width kana, which are the two
+    # bytes of an accented letter; a rare kanji without hiragana after it, which is the first two
+    # bytes of a dash.
     signs = (
         "[\x80\xa0\ue000-\uf8ff]|\u7ab6(?![\u3041-\u3096])",
         "(?<![\uff61-\uff9f])[\uff61-\uff9f](?=[A-Za-z])",
@@ -385,9 +385,9 @@ def _looks_western(text: str) -> bool:
 
 
 _FORMAT_CHARS = 8_192
-"""Of a text that are looked at to tell its format."""
+"""Characters at the beginning of a text by which its format is recognised."""
 _ONE_PER_LINE = "Write one JSON object a line (JSONL), or CSV."
-# Comments are written out so that none can be read in two ways: a search takes linear time.
+# The pattern of comments matches in one way only, so that a search takes linear time.
 _XML_HEAD = r"(?:<\?[^>\0]*>\s*|<!--(?:(?!-->)[^\0])*-->\s*|<!(?!--)[^>\0]*>\s*)*"
 _FHIR = r'(?:\[\s*)?\{[^\0]*"resourceType"\s*:'
 _HTML_NAMES = (
@@ -420,7 +420,7 @@ _DOCUMENTS = (
     (r"\{\\rtf", "This is an RTF document.", _EXPORT_TEXT),
     (r"%PDF-", "This is a PDF document.", _EXPORT_TEXT),
 )
-"""Documents that hold notes and are not read: how they begin, what they are, and what to do."""
+"""Documents that are not read: how they begin, the sentence that names them, and what to do."""
 _OTHER_FORMATS = (
     *_DOCUMENTS,
     (
@@ -444,21 +444,21 @@ _OTHER_FORMATS = (
     ),
     (r"<\?xml\b", "This is XML, not a table.", SAVE_AS_UTF8),
 )
-"""How a text begins, what it is then, and what to do."""
+"""How a text begins, the sentence that names its format, and what to do."""
 
 
-def refuse_other_formats(text: str, *, what: str) -> None:
-    """Refuse a text that is no CSV and no JSONL, and say what it is."""
-    _refuse(_OTHER_FORMATS, _head(text), what=what)
+def refuse_other_formats(text: str, *, subject: str) -> None:
+    """Refuse a text that is neither CSV nor JSONL, and name its format."""
+    _refuse_format(_OTHER_FORMATS, _head(text), subject=subject)
 
 
-def text_form(text: str, *, what: str) -> Literal["plain", "html", "fhir"]:
-    """Return the form in which a note is written, told by its beginning.
+def find_text_form(text: str, *, subject: str) -> Literal["plain", "html", "fhir"]:
+    """Return the form of a note, which is recognised by its beginning.
 
-    AuditError for a document that is not read: HL7 v2, CDA, FHIR in XML, RTF, PDF.
+    Raises AuditError for a document that is not read: HL7 v2, CDA, FHIR in XML, RTF, PDF.
     """
     head = _head(text)
-    _refuse(_DOCUMENTS, head, what=what)
+    _refuse_format(_DOCUMENTS, head, subject=subject)
     if is_fhir(text):
         return "fhir"
     if _HTML.match(head) or _HTML_DOCTYPE.match(head):
@@ -467,7 +467,7 @@ def text_form(text: str, *, what: str) -> Literal["plain", "html", "fhir"]:
 
 
 def is_fhir(text: str) -> bool:
-    """Whether a text begins as FHIR in JSON does: a resource, a Bundle, or one a line."""
+    """Whether a text begins like FHIR in JSON: a resource, a Bundle, or one per line."""
     return bool(re.match(_FHIR, _head(text)))
 
 
@@ -475,7 +475,7 @@ def _head(text: str) -> str:
     return text[:_FORMAT_CHARS].lstrip("\ufeff \t\r\n")
 
 
-def _refuse(formats: Iterable[tuple[str, str, str]], head: str, *, what: str) -> None:
-    for beginning, said, do in formats:
+def _refuse_format(formats: Iterable[tuple[str, str, str]], head: str, *, subject: str) -> None:
+    for beginning, sentence, do in formats:
         if re.match(beginning, head):
-            raise AuditError(said, where=what, do=do)
+            raise AuditError(sentence, where=subject, do=do)

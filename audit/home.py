@@ -1,4 +1,4 @@
-"""Where this installation keeps its data, and what it is made of; no package is imported."""
+"""The data directory of this installation, and its package versions; imports no package."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from audit.errors import AuditError, Message
 HOME_VARIABLE = "KART_AUDIT_HOME"
 CHECKOUT = Path(__file__).resolve().parent.parent
 DEMO_HOSPITAL = CHECKOUT / "audit" / "demo_hospital"
-"""Models, lists, passages and notes that are shipped, all invented."""
+"""The shipped models, lists, passages and notes, all invented."""
 SECRETS = "secrets.toml"
-"""File of the data directory in which the settings of a login may stand."""
+"""The file of the data directory that may hold the settings of a login."""
 _SALT_NAME, _LOGIN_MARK = "salt", "login"
 _N_SALT_BYTES = 32
 _ELSEWHERE = Message(
@@ -30,31 +30,31 @@ _ELSEWHERE = Message(
 _checks: list[Callable[[], None]] = []
 
 
-def check_changes(check: Callable[[], None]) -> None:
-    """Let a server say, before anything kept is changed in its process, whether it may be."""
+def set_change_check(check: Callable[[], None]) -> None:
+    """Set the check that a server makes before anything kept is changed in its process."""
     _checks[:] = [check]
 
 
-def changing() -> None:
-    """Ask whether what is kept may be changed now; raises AuditError where it may not."""
+def check_change_allowed() -> None:
+    """Raise AuditError if kept things may not be changed now."""
     for check in _checks:
         check()
 
 
 def stay_offline() -> None:
-    """See that nothing is ever fetched; called before a library of Hugging Face is imported."""
+    """Prevent downloads; call this before a library of Hugging Face is imported."""
     os.environ.update(
         HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false"
     )
 
 
 def data_home() -> Path:
-    """Return the data directory, made with mode 700 if it is not there.
+    """Return the data directory; it is made with mode 700 if absent.
 
-    `KART_AUDIT_HOME` if it is set; otherwise `kart-audit` in `XDG_DATA_HOME`, which is
-    `~/.local/share` by default (XDG Base Directory Specification 0.8).
+    It is `KART_AUDIT_HOME` if that is set, otherwise `kart-audit` in `XDG_DATA_HOME`, whose default
+    is `~/.local/share` (XDG Base Directory Specification 0.8).
     """
-    home = _wanted_home()
+    home = _choose_home()
     if home == CHECKOUT or CHECKOUT in home.parents:
         raise AuditError(
             "The data directory lies inside the program's own folder.",
@@ -69,24 +69,24 @@ def data_home() -> Path:
 
 
 def results_dir() -> Path:
-    """Return the directory of the results, made with mode 700 if it is not there."""
+    """Return the directory of the results; it is made with mode 700 if absent."""
     return home_folder("results")
 
 
 def home_folder(name: str) -> Path:
-    """Return a folder of the data directory, made with mode 700 if it is not there."""
+    """Return a folder of the data directory; it is made with mode 700 if absent."""
     home = data_home()
     _installation_salt(home)  # marks the directory as ours before anything else is in it
     return _private_directory(home / name, is_ours=True)
 
 
 def had_login() -> bool:
-    """Return whether this data directory was ever served with a login, and nobody took it back."""
+    """Whether this data directory was served with a login that nobody has given up."""
     return (data_home() / _LOGIN_MARK).exists()
 
 
 def remember_login() -> None:
-    """Mark the data directory as one that is served with a login only."""
+    """Mark the data directory as one that is served only with a login."""
     path = data_home() / _LOGIN_MARK
     if path.exists():
         return
@@ -103,22 +103,24 @@ def remember_login() -> None:
 
 
 def forget_login() -> None:
-    """Let the data directory be served without a login again."""
+    """Allow the data directory to be served without a login again."""
     (data_home() / _LOGIN_MARK).unlink(missing_ok=True)
 
 
 def is_open_to_others(path: Path) -> bool:
-    """Return whether other accounts of the machine may read or write a file; not if it is gone."""
+    """Whether other accounts of the machine may read or write a file; False if it is absent."""
     with suppress(OSError):
         return bool(path.stat().st_mode & 0o077)
     return False
 
 
-def registered_folders(variable: str, *, taken: str, unnamed: str) -> tuple[tuple[str, Path], ...]:
-    """Return (label, path) of the folders that an environment variable names, as PATH does.
+def list_registered_folders(
+    variable: str, *, reserved: str, unnamed: str
+) -> tuple[tuple[str, Path], ...]:
+    """Return (label, path) of the folders that an environment variable lists like PATH.
 
-    Those that exist, links resolved, each once. The label is the folder's own name (`unnamed` for
-    the root), numbered where two are alike or it is `taken`.
+    Existing folders are returned once each, with links resolved. The label is the folder's own name
+    (`unnamed` for the root); it gets a number if two are alike or it is `reserved`.
     """
     folders: dict[Path, str] = {}
     for text in filter(None, map(str.strip, os.environ.get(variable, "").split(os.pathsep))):
@@ -128,23 +130,23 @@ def registered_folders(variable: str, *, taken: str, unnamed: str) -> tuple[tupl
                 continue
         except (OSError, RuntimeError):
             continue
-        base, used = path.name or unnamed, {taken, *folders.values()}
+        base, used = path.name or unnamed, {reserved, *folders.values()}
         labels = (base, *(f"{base}-{n}" for n in range(2, len(used) + 2)))
         folders[path] = next(label for label in labels if label not in used)
     return tuple((label, path) for path, label in folders.items())
 
 
 def salted_digest(text: str) -> str:
-    """Return a digest of a text that says nothing about it outside this installation.
+    """Return a digest of a text that reveals nothing about it outside this installation.
 
-    HMAC-SHA-256 with the installation's salt, 64 hexadecimal digits: a list of names has few
-    possible contents, so that a plain digest in a link could be guessed back.
+    It is an HMAC-SHA-256 with the installation's salt, 64 hexadecimal digits. A list of names has
+    few possible contents, so the text of a plain digest in a link could be guessed.
     """
     salt = _installation_salt(data_home())
     return hmac.new(salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-def _wanted_home() -> Path:
+def _choose_home() -> Path:
     chosen = os.environ.get(HOME_VARIABLE, "")
     if chosen:
         path = Path(chosen)
@@ -158,7 +160,7 @@ def _wanted_home() -> Path:
             )
     else:
         shared = Path(os.environ.get("XDG_DATA_HOME", ""))
-        # The specification says: a relative path is to be ignored.
+        # By the specification a relative path is ignored.
         path = shared if shared.is_absolute() else Path.home() / ".local" / "share"
         path = path / "kart-audit"
     return path.resolve()
@@ -173,7 +175,7 @@ def _private_directory(path: Path, *, is_ours: bool = False) -> Path:
                 "The data directory belongs to another account.", where=str(path), do=_ELSEWHERE
             )
         if state.st_mode & 0o077:
-            # Closing a directory that others work in would be worse than refusing it.
+            # To close a directory in which others work would be worse than to refuse it.
             if not (is_ours or (path / _SALT_NAME).exists() or not any(path.iterdir())):
                 raise AuditError(
                     "The data directory is open to other accounts and holds other things.",
@@ -181,7 +183,7 @@ def _private_directory(path: Path, *, is_ours: bool = False) -> Path:
                     do=_ELSEWHERE,
                 )
             path.chmod(0o700)
-            if path.stat().st_mode & 0o077:  # some file systems have no modes, and say nothing
+            if path.stat().st_mode & 0o077:  # some file systems ignore modes silently
                 raise PermissionError(0, "its mode cannot be changed")
     except OSError as error:
         raise AuditError(
@@ -218,7 +220,7 @@ def _installation_salt(home: Path) -> bytes:
 
 
 def _write_salt(path: Path) -> None:
-    # Whole or not at all, and the first of two processes wins.
+    # Written completely or not at all; of two processes the first wins.
     partial = path.with_name(f"{_SALT_NAME}-{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -249,7 +251,7 @@ PACKAGES = (
 
 
 def installed_packages() -> dict[str, str]:
-    """Return the versions of Python and the main packages; "" for one that is missing."""
+    """Return the versions of Python and the main packages; "" for a missing one."""
     versions = {"Python": platform.python_version()} | dict.fromkeys(PACKAGES, "")
     for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):

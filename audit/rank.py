@@ -28,7 +28,7 @@ from audit.attack.question import (
 )
 from audit.attack.routes import smallest_visible
 from audit.attack.scores import FIXED_SCORE, AttackResult
-from audit.foreign import file_bytes, reading
+from audit.foreign import locate_errors, read_file_bytes
 from audit.home import results_dir
 from audit.models.inspect import compute_model_digest, find_display_name
 from audit.names.candidates import Candidates, ControlSource
@@ -36,7 +36,7 @@ from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import FINISHING, LOADING, Meter
 from audit.run import MODEL_ROLES, prepare_attack
-from audit.shelf import unwritable, whole_file
+from audit.shelf import make_write_error, whole_file
 from audit.stats import BoolArray, FloatArray
 from audit.tables import write_table
 from audit.task import Contact, Question, Task, queue_of, read_file_states
@@ -84,8 +84,8 @@ class RankTask(Task, RunSettings):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Rank the names; return the file's path and the counts, as text."""
-        with reading(self.names.name):
-            listed = read_names(file_bytes(self.names), subject="names").candidates
+        with locate_errors(self.names.name):
+            listed = read_names(read_file_bytes(self.names), subject="names").candidates
         if self.control_source:
             listed = listed.with_source(self.control_source)
         with Store(results_dir()) as store:
@@ -98,8 +98,8 @@ class RankTask(Task, RunSettings):
         """Return the audit request whose evidence ranks the names."""
         passages = None
         if self.passages and self.scenario_number == 2:
-            with reading(self.passages.name):
-                content = file_bytes(self.passages)
+            with locate_errors(self.passages.name):
+                content = read_file_bytes(self.passages)
             passages = read_passages(
                 content,
                 subject="passages",
@@ -195,7 +195,7 @@ def write_ranking(ranking: Ranking, path: Path) -> None:
                 text = write_table(_COLUMNS, rows)
                 file.write((text if not begin else text.partition("\n")[2]).encode("utf-8"))
     except OSError as error:
-        raise unwritable(error) from None
+        raise make_write_error(error) from None
 
 
 def _yield_rows(ranking: Ranking) -> Iterator[list[tuple[Any, ...]]]:

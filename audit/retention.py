@@ -1,7 +1,7 @@
-"""How long what is kept stays, by kind, and the purge that removes what is past its time.
+"""Retention periods by kind of kept thing, and the purge that removes what is past its period.
 
-What a job that waits or runs uses stays, and so do the demo's audits and what another kept thing
-rests on; each removal is a line of the access log, written before it.
+Things stay if a waiting or running job uses them, if another kept thing depends on them, or if they
+are audits of the demo. Before each removal a line is written to the access log.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pydantic import Field
 from audit.access_log import record
 from audit.backup import upkeep
 from audit.errors import AuditError
-from audit.foreign import reading
+from audit.foreign import locate_errors
 from audit.home import data_home, results_dir
 from audit.jobs import table
 from audit.names.lists import load_names, load_passages
 from audit.report.report import read_demo_digests
-from audit.shelf import Shelf, is_code, taken, write_whole
+from audit.shelf import Shelf, is_code, take_lock, write_whole
 from audit.task import Record
 from cache.store import Store
 
@@ -38,12 +38,12 @@ _MAKE_AUDITS = ("audit", "demo", "experiment", "leakage")
 """Jobs that read and write evidence."""
 _FILE = "retention.json"
 _DAY = 86_400.0
-_TOLD = "days after which they are removed; 0: never"
-_Days = Annotated[int, Field(ge=0, le=36_500, description=_TOLD)]
+_PERIOD_HELP = "days after which they are removed; 0: never"
+_Days = Annotated[int, Field(ge=0, le=36_500, description=_PERIOD_HELP)]
 
 
 class Periods(Record):
-    """Days that each kind of kept thing stays; 0 is until somebody removes it."""
+    """Days for which each kind of kept thing stays; 0 means until somebody removes it."""
 
     scores: _Days = 0
     tagged: _Days = 0
@@ -58,7 +58,7 @@ class Periods(Record):
 
 
 KINDS = tuple(Periods.model_fields)
-"""In the order in which they are purged: what rests on others before these."""
+"""The order of purging: a kind comes before the kinds on which it depends."""
 _SHELVES = {
     "scores": ("audit.deid.score_report:SCORES",),
     "tagged": ("audit.deid.tagged_sets:TAGGED_SETS", "audit.deid.releases:RELEASES"),
@@ -75,14 +75,14 @@ _BY_AGE_ALONE = {
     "audits": ("results/values/shard", "results/quarantine"),
     "given": ("scores/.given",),
 }
-"""Folders whose files are removed by their age: a shard is of no one audit."""
+"""Folders whose files are removed by age alone, because a shard belongs to no single audit."""
 
 
 @dataclass(frozen=True)
 class Purged:
-    """What a purge removed of a kind, or would remove, and what past its time it left, and why.
+    """Counts of one kind: things that a purge removed or would remove, and old ones that it left.
 
-    `n_files` are shards and other files that go by their age alone, whatever they are of.
+    `n_files` counts shards and other files that are removed by age alone.
     """
 
     kind: str
@@ -95,12 +95,12 @@ class Purged:
 
 @dataclass(frozen=True)
 class _Thing:
-    """A kept thing: how the log names it, when it was made, what orders and records call it."""
+    """A kept thing: its fields in the log, its time, and its names in orders and in records."""
 
-    named: Mapping[str, str]
-    made: float
+    log_fields: Mapping[str, str]
+    creation_time: float
     code: str
-    called: str
+    reference: str
     remove: Callable[[], object]
     is_locked: bool = False
 
@@ -108,26 +108,26 @@ class _Thing:
 def periods() -> Periods:
     """Return the periods that are set."""
     path = data_home() / _FILE
-    with reading(_FILE):
+    with locate_errors(_FILE):
         return Periods.read(path.read_bytes(), where=_FILE) if path.exists() else Periods()
 
 
 def set_periods(**days: int) -> Periods:
-    """Set some periods and return all."""
+    """Set some periods and return all of them."""
     new = periods().with_(**days)
     write_whole(data_home() / _FILE, new.to_bytes())
     return new
 
 
 def purge_due() -> tuple[Purged, ...]:
-    """Remove what is past its period, where any is set; what a server does once a day."""
+    """Remove what is past its period, if any is set; a server does this once a day."""
     due = {kind: days for kind, days in periods().plain().items() if days}
     return purge(due, waits=False) if due else ()
 
 
 @contextmanager
-def _removing() -> Iterator[None]:
-    """Say in words that the system lets nothing be removed."""
+def _explain_removal_errors() -> Iterator[None]:
+    """Turn an OSError of the block into an AuditError about the removal."""
     try:
         yield
     except OSError as error:
@@ -142,49 +142,59 @@ def _removing() -> Iterator[None]:
 def purge(
     days: Mapping[str, int], *, is_dry: bool = False, waits: bool = True
 ) -> tuple[Purged, ...]:
-    """Remove what is older than so many days, by kind; `is_dry` only counts it.
+    """Remove things that are older than the given days of their kind; `is_dry` only counts them.
 
-    Raises AuditError where the data directory cannot be written.
+    Raises AuditError if the data directory cannot be written.
     """
-    found, gone = [], set[str]()
-    with _removing(), upkeep(waits=waits) as is_alone, Store(results_dir()) as store:
+    purged, removed_codes = [], set[str]()
+    with _explain_removal_errors(), upkeep(waits=waits) as is_alone, Store(results_dir()) as store:
         for kind in filter(days.__contains__, KINDS if is_alone else ()):
-            before = time.time() - days[kind] * _DAY
+            cutoff = time.time() - days[kind] * _DAY
             if kind == "jobs":
-                found.append(_purge_jobs(before, is_dry=is_dry))
+                purged.append(_purge_jobs(cutoff, is_dry=is_dry))
                 continue
-            with table.lock_table():  # no job begins meanwhile
-                found.append(_purge(kind, before, gone=gone, store=store, is_dry=is_dry))
-    return tuple(found)
+            with table.lock_table():  # so that no job begins meanwhile
+                purged.append(
+                    _purge_kind(
+                        kind, cutoff, removed_codes=removed_codes, store=store, is_dry=is_dry
+                    )
+                )
+    return tuple(purged)
 
 
-def _purge(kind: str, before: float, *, gone: set[str], store: Store, is_dry: bool) -> Purged:
-    """Remove the old things of a kind; `gone` are those removed so far, and these."""
+def _purge_kind(
+    kind: str, cutoff: float, *, removed_codes: set[str], store: Store, is_dry: bool
+) -> Purged:
+    """Remove the old things of a kind, and add their codes to `removed_codes`."""
     active = table.list_jobs(is_active=True)
-    orders = (_text(data_home() / "jobs" / "orders" / f"{job.job_id}.json") for job in active)
+    orders = (_read_text(data_home() / "jobs" / "orders" / f"{job.job_id}.json") for job in active)
     used = " ".join((*orders, *(job.question for job in active)))
     is_busy = kind == "audits" and any(job.kind in _MAKE_AUDITS for job in active)
-    demo, records = read_demo_digests(store).values(), _records(kind, store)
+    demo, records = read_demo_digests(store).values(), _read_records(kind, store)
     n: Counter[str] = Counter()
-    for thing in (one for one in _things(kind, store) if one.made <= before):
-        others = (text for own, text in records.items() if own not in (thing.code, *gone))
+    for thing in (
+        candidate for candidate in _list_things(kind, store) if candidate.creation_time <= cutoff
+    ):
+        other_records = (
+            text for code, text in records.items() if code not in (thing.code, *removed_codes)
+        )
         if kind == "audits" and thing.code in demo:
             n["n_demo"] += 1
         elif is_busy or thing.is_locked or thing.code in used:
             n["n_in_use"] += 1
-        elif any(thing.called in text for text in others):
+        elif any(thing.reference in text for text in other_records):
             n["n_rested_on"] += 1
         else:
             n["n_removed"] += 1
-            gone.add(thing.code)
+            removed_codes.add(thing.code)
             if not is_dry:
-                record("removed", what=kind, reason="retention", **thing.named)
+                record("removed", what=kind, reason="retention", **thing.log_fields)
                 thing.remove()
     files = [
         path
         for folder in _BY_AGE_ALONE.get(kind, ())
-        for path in _files(data_home() / folder)
-        if not is_busy and path.stem not in used and path.stat().st_mtime <= before
+        for path in _list_files(data_home() / folder)
+        if not is_busy and path.stem not in used and path.stat().st_mtime <= cutoff
     ]
     if files and not is_dry:
         record("removed", what=f"{kind}-files", reason="retention", n_files=len(files))
@@ -194,28 +204,34 @@ def _purge(kind: str, before: float, *, gone: set[str], store: Store, is_dry: bo
     return Purged(kind, n_files=len(files), **n)
 
 
-def _purge_jobs(before: float, *, is_dry: bool) -> Purged:
+def _purge_jobs(cutoff: float, *, is_dry: bool) -> Purged:
     ended = (job for job in table.list_jobs() if not job.is_active)
-    old = [job.job_id for job in ended if _moment(job.finished) <= before]
+    old = [job.job_id for job in ended if _to_seconds(job.finished) <= cutoff]
     for job_id in () if is_dry else old:
         record("removed", what="jobs", reason="retention", job=job_id)
         table.forget(job_id)
     return Purged("jobs", n_removed=len(old))
 
 
-def _things(kind: str, store: Store) -> Iterator[_Thing]:
-    yield from (_shelved(shelf, folder) for shelf, folder in _folders(kind))
+def _list_things(kind: str, store: Store) -> Iterator[_Thing]:
+    yield from (_describe_shelved(shelf, folder) for shelf, folder in _list_folders(kind))
     prefixes = _VALUES.get(kind, ())
-    found = (path for one in prefixes for path in _files(store.directory / "values" / one))
-    for digest, paths in groupby(sorted(found, key=attrgetter("stem")), key=attrgetter("stem")):
-        made = max(path.stat().st_mtime for path in paths)
-        named = {"audit": digest} if kind == "audits" else {"run": digest[:12]}
-        remove = partial(store.remove, *(f"{one}/{digest}" for one in prefixes))
-        yield _Thing(named, made, digest, _content(kind, digest, store), remove)
+    value_files = (
+        path for prefix in prefixes for path in _list_files(store.directory / "values" / prefix)
+    )
+    for digest, paths in groupby(
+        sorted(value_files, key=attrgetter("stem")), key=attrgetter("stem")
+    ):
+        creation_time = max(path.stat().st_mtime for path in paths)
+        log_fields = {"audit": digest} if kind == "audits" else {"run": digest[:12]}
+        remove = partial(store.remove, *(f"{prefix}/{digest}" for prefix in prefixes))
+        yield _Thing(
+            log_fields, creation_time, digest, _find_content_digest(kind, digest, store), remove
+        )
 
 
-def _content(kind: str, digest: str, store: Store) -> str:
-    """Return what an audit calls a kept list, or passages."""
+def _find_content_digest(kind: str, digest: str, store: Store) -> str:
+    """Return the digest by which an audit names a kept list or passages."""
     with suppress(AuditError):
         if kind == "lists":
             return load_names(digest, store=store).candidates.digest()
@@ -224,34 +240,43 @@ def _content(kind: str, digest: str, store: Store) -> str:
     return digest
 
 
-def _shelved(shelf: Shelf[Any], folder: Path) -> _Thing:
-    made = folder.stat().st_mtime
-    with suppress(AuditError):  # what is damaged goes by its folder's age
-        made = _moment(shelf.newest(shelf.at(folder))) or made
-    lock = taken(folder, is_folder=True)
+def _describe_shelved(shelf: Shelf[Any], folder: Path) -> _Thing:
+    creation_time = folder.stat().st_mtime
+    with suppress(AuditError):  # a damaged thing has the age of its folder
+        creation_time = _to_seconds(shelf.newest(shelf.read_folder(folder))) or creation_time
+    lock = take_lock(folder, is_folder=True)
     if lock is not None:
         lock.release()
     code = folder.name
-    return _Thing({"run": code}, made, code, code, partial(shelf.forget, code), lock is None)
+    return _Thing(
+        {"run": code}, creation_time, code, code, partial(shelf.forget, code), lock is None
+    )
 
 
-def _moment(at: Any) -> float:
-    """Return seconds since 1970 of a time stamp, be it one already; 0 for none."""
+def _to_seconds(time_stamp: Any) -> float:
+    """Return a time stamp as seconds since 1970, unchanged if it is a float; 0 if there is none."""
     with suppress(ValueError, TypeError):
-        return float(at) if isinstance(at, float) else datetime.fromisoformat(at).timestamp()
+        return (
+            float(time_stamp)
+            if isinstance(time_stamp, float)
+            else datetime.fromisoformat(time_stamp).timestamp()
+        )
     return 0.0
 
 
-def _records(kind: str, store: Store) -> dict[str, str]:
-    """Return the records in which a thing of a kind may be named, by what they are of."""
+def _read_records(kind: str, store: Store) -> dict[str, str]:
+    """Return the records that may name a thing of this kind, by the code of their own thing."""
     if kind in ("lists", "passages"):
-        kept = {key: store.get_record(key) or {} for key in store.keys("audit/")}
-        return {key.partition("/")[2]: str(one.get("question")) for key, one in kept.items()}
-    folders = [folder for kept in _SHELVES for _, folder in _folders(kept)]
-    return {folder.name: " ".join(map(_text, folder.glob("*.json"))) for folder in folders}
+        audit_records = {key: store.get_record(key) or {} for key in store.keys("audit/")}
+        return {
+            key.partition("/")[2]: str(audit_record.get("question"))
+            for key, audit_record in audit_records.items()
+        }
+    folders = [folder for shelf_kind in _SHELVES for _, folder in _list_folders(shelf_kind)]
+    return {folder.name: " ".join(map(_read_text, folder.glob("*.json"))) for folder in folders}
 
 
-def _folders(kind: str) -> Iterator[tuple[Shelf[Any], Path]]:
+def _list_folders(kind: str) -> Iterator[tuple[Shelf[Any], Path]]:
     """Yield the folders of a kind's things, each with its shelf."""
     for shelf in map(resolve_name, _SHELVES.get(kind, ())):
         for folder in sorted(shelf.home().iterdir()):
@@ -259,11 +284,11 @@ def _folders(kind: str) -> Iterator[tuple[Shelf[Any], Path]]:
                 yield shelf, folder
 
 
-def _files(folder: Path) -> list[Path]:
-    return [one for one in folder.iterdir() if one.is_file()] if folder.is_dir() else []
+def _list_files(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace")
     return ""

@@ -47,7 +47,7 @@ from audit.report.report import (
     keep_inspection,
     read_inspection,
 )
-from audit.shelf import now
+from audit.shelf import make_time_stamp
 from audit.task import Contact, Question, Task, queue_of
 from cache.store import Store
 
@@ -229,7 +229,7 @@ def run_audit(
     meter.add(FINISHING, 0)
     report = _make_report(request, pair, attack, question=question, sibling=sibling)
     provenance = {
-        "at": now(),
+        "at": make_time_stamp(),
         "seconds": round(time.monotonic() - started, 3),
         "dtype": setup.forwards["hospital"].dtype,
         "kernels": setup.forwards["hospital"].kernels,

@@ -20,7 +20,7 @@ from audit.attack import evidence
 from audit.attack.plan import list_phases
 from audit.attack.question import AuditRequest
 from audit.errors import AuditError
-from audit.foreign import file_bytes, reading
+from audit.foreign import locate_errors, read_file_bytes
 from audit.progress import LOADING, Meter, ProgressListener
 from audit.run import MODEL_ROLES, AttackSetup, prepare_attack
 from audit.shelf import private_folder, write_whole
@@ -160,8 +160,8 @@ def merge_shards(path: Path, *, folder: Path, store: Store) -> MergeCounts:
 
 
 def _read_order(path: Path) -> ShardsOrder:
-    with reading(path.name):
-        return ShardsOrder.read(file_bytes(path), where=path.name)
+    with locate_errors(path.name):
+        return ShardsOrder.read(read_file_bytes(path), where=path.name)
 
 
 def _yield_sources(

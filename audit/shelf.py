@@ -1,19 +1,18 @@
-"""What is kept: files that are private and whole or not there, locks, and shelves of things.
+"""Kept things: private files that are complete or absent, locks, and shelves of things.
 
-A kind of kept thing is a `Shelf`: a folder of the data directory with a folder for each thing,
-named by 12 hexadecimal digits, that holds the thing's record and whatever files belong to it::
+A kind of kept thing is a `Shelf`: a folder of the data directory that has a folder for each thing.
+Its name is 12 hexadecimal digits, and it holds the thing's record and all files of the thing::
 
-    CORPORA = Shelf("corpora", where="corpus", read=corpus_at)
+    CORPORA = Shelf("corpora", label="corpus", read=corpus_at)
 
-    CORPORA.all()                       # newest first; what is damaged is left out
-    CORPORA.get(identifier)             # AuditError where there is none, or it is damaged
-    CORPORA.put(identifier, {"corpus.json": record.to_bytes()})  # files alone, the record last
-    with CORPORA.making(identifier) as folder: ...  # or made in a locked folder beside its place
+    CORPORA.all()                       # newest first; damaged things are left out
+    CORPORA.get(identifier)             # AuditError if it is absent or damaged
+    CORPORA.keep_files(identifier, {"corpus.json": record.to_bytes()})  # files, the record last
+    with CORPORA.making(identifier) as folder: ...  # or make it in a locked folder beside its place
     CORPORA.forget(identifier)
 
-`read` makes the kind's value of a folder, a dataclass or a `Record` with an identifier, a title and
-`created`. Whatever it stumbles over (a file or a key that is missing) means that the thing is
-damaged: it need not catch it.
+`read` makes a dataclass or a `Record` with an identifier, a title and `created` from a folder. It
+need not catch errors: a missing file or key means that the thing is damaged.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from typing import Any, BinaryIO, Generic, TypeVar
 
 from audit.errors import AuditError
 from audit.foreign import open_regular
-from audit.home import changing, home_folder
+from audit.home import check_change_allowed, home_folder
 
 T = TypeVar("T")
 MAX_TITLE_CHARS = 80
 MAKING, FORGOTTEN = ".making", ".forgotten"
-"""How the names of folders end that are being made, and whose removal was interrupted."""
+"""Endings of the names of folders: of those being made, and of those whose removal was cut off."""
 _CODE = re.compile("[0-9a-f]{12}")
 _CHUNK_BYTES = 1 << 20
 
@@ -55,7 +54,7 @@ class Lock:
     descriptor: int
 
     def release(self) -> None:
-        """Let go of it here; a child that it was handed to goes on holding it."""
+        """Release it in this process; a child that got the descriptor still holds it."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -67,11 +66,11 @@ class Lock:
         self.release()
 
 
-def taken(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lock | None:
-    """Take the lock of a file or a folder, made if it is not there; None where somebody has it.
+def take_lock(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lock | None:
+    """Take the lock of a file or a folder, which is made if absent; None if somebody holds it.
 
-    A lock is a `flock`: it belongs to the open file, so that no other descriptor of it, opened and
-    closed in this process, lets it fall. Raises `OSError`.
+    A lock is a `flock`. It belongs to the open file, so it is not lost when this process closes
+    another descriptor of the same file. Raises `OSError`.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT
     while True:
@@ -80,7 +79,7 @@ def taken(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lock |
         lock = Lock(os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         try:
             fcntl.flock(lock.descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-            # Between the two calls its last holder may have moved or removed it.
+            # Between the two calls the last holder may have moved or removed the file.
             if path.stat().st_ino == os.fstat(lock.descriptor).st_ino:
                 return lock
         except BlockingIOError:
@@ -95,13 +94,13 @@ def taken(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lock |
 
 
 @contextmanager
-def alone(out: Path) -> Iterator[None]:
-    """Hold a training's folder, made if it is not there, against any other process."""
+def hold_training_folder(out: Path) -> Iterator[None]:
+    """Lock a training's folder, which is made if absent, against other processes."""
     private_folder(out)
     try:
-        lock = taken(out.resolve(), is_folder=True)
+        lock = take_lock(out.resolve(), is_folder=True)
     except OSError as error:
-        raise unwritable(error) from None
+        raise make_write_error(error) from None
     if lock is None:
         raise AuditError("This training runs already.", where="out")
     with lock:
@@ -109,7 +108,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
-    """Return the SHA-256 of a file in hexadecimal; raises as `open_regular`."""
+    """Return the SHA-256 of a file in hexadecimal; raises the errors of `open_regular`."""
     digest = hashlib.sha256()
     with open_regular(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
@@ -118,8 +117,8 @@ def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None)
     return digest.hexdigest()
 
 
-def new_file(path: Path) -> BinaryIO:
-    """Open a new file for its owner alone, in the place of one that may be there."""
+def create_file(path: Path) -> BinaryIO:
+    """Open a new file that only its owner can read; it replaces an existing one."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600), "wb", buffering=_CHUNK_BYTES)
@@ -127,34 +126,34 @@ def new_file(path: Path) -> BinaryIO:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Give a private file to write to; it is at `path`, on the disk for good, when all went well.
+    """Give a private file to write to; it appears at `path`, synced to disk, if the block succeeds.
 
-    Raises `OSError` as it comes.
+    Raises `OSError` unchanged.
     """
     partial = path.with_name(f".{path.name}.part")
     try:
-        with new_file(partial) as file:
+        with create_file(partial) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-        to_disk(path.parent)
+        sync_to_disk(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a private file, whole or not at all."""
+    """Write a private file, completely or not at all."""
     try:
         with whole_file(path) as file:
             file.write(data)
     except OSError as error:
-        raise unwritable(error) from None
+        raise make_write_error(error) from None
 
 
 def write_private(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
-    """Write private files into a folder, each whole or not at all; raises as `write_whole`."""
+    """Write private files into a folder, each completely or not at all, as `write_whole` does."""
     private_folder(out)
     for name, data in files.items():
         write_whole(out / name, data)
@@ -162,11 +161,11 @@ def write_private(files: Mapping[str, bytes], out: Path) -> tuple[Path, ...]:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder with mode 700 if it is not there; one that exists stays as it is."""
+    """Make a folder with mode 700; an existing one stays as it is."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(error) from None
+        raise make_write_error(error) from None
     return path
 
 
@@ -174,31 +173,31 @@ def private_folder(path: Path) -> Path:
 def whole_folder(
     out: Path,
     *,
-    where: str = "out",
+    place: str = "out",
     stays: Collection[str] = (),
     replaces: bool = False,
     aside: Path | None = None,
 ) -> Iterator[Path]:
-    """Give a locked folder to write into; it becomes `out` when the block ends well.
+    """Give a locked folder to write into; it becomes `out` if the block succeeds.
 
     Parameters
     ----------
     out
-        Must not be there, or be an empty folder, unless `replaces`, which removes what is there,
-        or there is a place `aside`, with which it changes places at once.
+        Must be absent or an empty folder, unless `replaces` or `aside` is given. `replaces` removes
+        what is there; with `aside`, what is there moves to that place in one exchange.
     where
-        What an error calls the place.
+        The name of the folder in errors.
     stays
-        Names of files that outlast a block that fails, and are found again by the next one.
+        Names of files that stay if the block fails, and that the next block finds again.
     """
     building = building_folder(out)
     try:
         out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not (replaces or aside):
-            _refuse_full(out, where=where)
-        lock = taken(building, is_folder=True)
+            _refuse_full(out, place=place)
+        lock = take_lock(building, is_folder=True)
         if lock is None:
-            raise AuditError("This folder is being written already.", where=where)
+            raise AuditError("This folder is being written already.", where=place)
         with lock:
             clear_folder(building, but=stays)
             try:
@@ -216,42 +215,52 @@ def whole_folder(
                 _exchange(aside, out)
             else:
                 if not replaces:
-                    _refuse_full(out, where=where)
+                    _refuse_full(out, place=place)
                 elif out.exists():
                     shutil.rmtree(out)
                 building.rename(out)
-            to_disk(out.parent)
+            sync_to_disk(out.parent)
     except OSError as error:
-        raise unwritable(error, where=where) from None
+        raise make_write_error(error, place=place) from None
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Let two folders change places at once; in three steps where the system cannot."""
+def _exchange(folder: Path, other_folder: Path) -> None:
+    """Exchange two folders at once, or in three steps if the system cannot."""
     rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if rename and rename(here, os.fsencode(one), here, os.fsencode(other), both) == 0:
+    working_folder, exchange_flag = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if (
+        rename
+        and rename(
+            working_folder,
+            os.fsencode(folder),
+            working_folder,
+            os.fsencode(other_folder),
+            exchange_flag,
+        )
+        == 0
+    ):
         return
-    third = one.with_name(f"{one.name}.old")
-    other.rename(third)
-    one.rename(other)
-    third.rename(one)
+    third = folder.with_name(f"{folder.name}.old")
+    other_folder.rename(third)
+    folder.rename(other_folder)
+    third.rename(folder)
 
 
 def building_folder(out: Path) -> Path:
-    """Return where the files of a folder are while it is being made."""
+    """Return the hidden folder in which a folder is being made."""
     return out.with_name(f".{out.name}{MAKING}")
 
 
-def _refuse_full(out: Path, *, where: str) -> None:
-    """Refuse a place where something is already; AuditError if it is no empty folder."""
+def _refuse_full(out: Path, *, place: str) -> None:
+    """Raise AuditError if something is there that is not an empty folder."""
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise AuditError(
-            "There is something already.", where=where, do="Choose a new or an empty folder."
+            "There is something already.", where=place, do="Choose a new or an empty folder."
         )
 
 
 def clear_folder(folder: Path, *, but: Collection[str] = ()) -> None:
-    """Remove all that is in a folder, but for some names."""
+    """Remove everything in a folder except some names."""
     for path in folder.iterdir():
         if path.name in but:
             continue
@@ -261,26 +270,26 @@ def clear_folder(folder: Path, *, but: Collection[str] = ()) -> None:
             path.unlink()
 
 
-def unwritable(error: OSError, *, where: str = "out") -> AuditError:
-    """Return the error for a place that cannot be written, without its path."""
+def make_write_error(error: OSError, *, place: str = "out") -> AuditError:
+    """Make the error for a folder that cannot be written, without its path."""
     return AuditError(
         "The folder cannot be written ({strerror}).",
-        where=where,
+        where=place,
         do="Make room on the disk, and let this account write there.",
         strerror=os.strerror(error.errno or 0),
     )
 
 
 def seal_folder(folder: Path) -> None:
-    """Close a folder and all in it to others, and wait until it is on the disk."""
+    """Make a folder and its content private, and wait until they are on the disk."""
     for path in folder.rglob("*"):
         path.chmod(0o700 if path.is_dir() else 0o600)
-        to_disk(path)
-    to_disk(folder)
+        sync_to_disk(path)
+    sync_to_disk(folder)
 
 
-def to_disk(path: Path) -> None:
-    """Wait until a file, or the list of a folder, is on the disk; raises `OSError`."""
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file, or a folder's directory entry list, is on the disk; raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -296,7 +305,7 @@ def scratch_folder() -> Iterator[Path]:
     """Give a private folder among the system's temporary ones, locked while it is in use."""
     folder = Path(tempfile.mkdtemp(prefix=_SCRATCH))
     try:
-        lock = taken(folder, is_folder=True, waits=True)
+        lock = take_lock(folder, is_folder=True, waits=True)
         assert lock is not None
         with lock:
             yield folder
@@ -316,7 +325,7 @@ def clear_scratch() -> None:
 
 def _remove_unheld(folder: Path) -> None:
     """Remove a folder unless somebody holds its lock; raises `OSError`."""
-    lock = taken(folder, is_folder=True)
+    lock = take_lock(folder, is_folder=True)
     if lock is not None:
         with lock:
             shutil.rmtree(folder, ignore_errors=True)
@@ -328,78 +337,78 @@ def new_identifier() -> str:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text is 12 hexadecimal digits, as the name of a kept folder is."""
+    """Whether a text is 12 hexadecimal digits, like the name of a kept folder."""
     return _CODE.fullmatch(text) is not None
 
 
 def one_line(title: str) -> str:
-    """Return a person's title as it is kept: white space single, of at most 80 characters."""
+    """Return a title in the form in which it is kept: single spaces, at most 80 characters."""
     return " ".join(title.split())[:MAX_TITLE_CHARS]
 
 
-def now() -> str:
-    """Return the moment as an ISO time stamp in UTC, so fine that later sorts later."""
+def make_time_stamp() -> str:
+    """Return the present time as an ISO time stamp in UTC, with microseconds for sorting."""
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True)
 class Shelf(Generic[T]):
-    """One kind of kept things, each a folder of its own under the data directory."""
+    """One kind of kept things; each thing is a folder in the kind's folder."""
 
     name: str  # of the kind's folder in the data directory
-    where: str  # what an error calls a thing of this kind
-    read: Callable[[Path], T]  # makes the thing of its folder
-    # what the list is sorted by, the largest first
+    label: str  # the name of such a thing in errors
+    read: Callable[[Path], T]  # makes the thing from its folder
+    # the key by which the list is sorted, the largest first
     newest: Callable[[T], Any] = attrgetter("created")
 
     def home(self) -> Path:
-        """Return the kind's folder, made with mode 700; raises as `audit.home.data_home`."""
+        """Return the kind's folder, made with mode 700; raises like `audit.home.data_home`."""
         return home_folder(self.name)
 
     def place(self, identifier: str) -> Path:
-        """Return the folder of a thing, be it there or not; AuditError if it is no identifier."""
+        """Return the folder of a thing, which need not exist; AuditError if it is no identifier."""
         if not is_code(identifier):
-            raise self._unknown()
+            raise self._make_unknown_error()
         return self.home() / identifier
 
     def all(self) -> tuple[T, ...]:
-        """Return the things, the newest first; what is damaged is left out."""
-        found = []
+        """Return the things, the newest first; damaged ones are left out."""
+        things = []
         for folder in self.home().iterdir():
             if is_code(folder.name) and folder.is_dir() and not folder.is_symlink():
                 with suppress(AuditError):
-                    found.append((self.at(folder), folder.name))
-        found.sort(key=lambda pair: (self.newest(pair[0]), pair[1]), reverse=True)
-        return tuple(one for one, _ in found)
+                    things.append((self.read_folder(folder), folder.name))
+        things.sort(key=lambda pair: (self.newest(pair[0]), pair[1]), reverse=True)
+        return tuple(thing for thing, _ in things)
 
     def get(self, identifier: str) -> T:
-        """Return a thing; AuditError where there is none, or it is damaged."""
+        """Return a thing; AuditError if it is absent or damaged."""
         folder = self.place(identifier)
         if not folder.is_dir():
-            raise self._unknown()
-        return self.at(folder)
+            raise self._make_unknown_error()
+        return self.read_folder(folder)
 
-    def at(self, folder: Path) -> T:
-        """Return the thing in a folder, on the shelf or anywhere else; AuditError if damaged."""
+    def read_folder(self, folder: Path) -> T:
+        """Read the thing in a folder, on the shelf or elsewhere; AuditError if it is damaged."""
         with self.reading():
             return self.read(folder)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn whatever a damaged thing makes the block stumble over into an AuditError."""
+        """Turn the exceptions that a damaged thing causes into an AuditError."""
         try:
             yield
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise AuditError(
-                "It is damaged, or of another version.", where=self.where, do="Make it again."
+                "It is damaged, or of another version.", where=self.label, do="Make it again."
             ) from None
 
-    def put(self, identifier: str, files: Mapping[str, bytes]) -> T:
-        """Keep files under an identifier and return the thing; the record is the last of them.
+    def keep_files(self, identifier: str, files: Mapping[str, bytes]) -> T:
+        """Keep files under an identifier and return the thing; the record is the last file.
 
-        A folder that is there keeps its other files; a new one appears whole.
+        An existing folder keeps its other files; a new one appears when it is complete.
         """
-        changing()
+        check_change_allowed()
         place = self.place(identifier)
         if place.is_dir():
             write_private(files, place)
@@ -409,26 +418,26 @@ class Shelf(Generic[T]):
         return self.get(identifier)
 
     def making(self, identifier: str) -> AbstractContextManager[Path]:
-        """Give a locked folder that becomes a thing's when the block ends well: `whole_folder`."""
-        changing()
-        return whole_folder(self.place(identifier), where=self.where)
+        """Give a locked folder that becomes the thing's if the block succeeds (`whole_folder`)."""
+        check_change_allowed()
+        return whole_folder(self.place(identifier), place=self.label)
 
     def forget(self, identifier: str) -> None:
-        """Remove a thing with all of its files; nobody sees half of it."""
-        changing()
+        """Remove a thing with all of its files; it vanishes at once."""
+        check_change_allowed()
         folder = self.place(identifier)
         if not folder.is_dir():
-            raise self._unknown()
+            raise self._make_unknown_error()
         doomed = folder.with_name(f".{folder.name}{FORGOTTEN}")
         try:
             shutil.rmtree(doomed, ignore_errors=True)
             folder.rename(doomed)
             shutil.rmtree(doomed)
         except OSError:
-            raise AuditError("It cannot be removed.", where=self.where) from None
+            raise AuditError("It cannot be removed.", where=self.label) from None
 
     def clear_abandoned(self, *, seconds: float = 0.0) -> None:
-        """Remove what killed processes left this long ago; what is being made stays."""
+        """Remove what killed processes left at least `seconds` ago, but not what is being made."""
         for path in self.home().iterdir():
             if not (path.name.startswith(".") and path.name.endswith((MAKING, FORGOTTEN))):
                 continue
@@ -438,7 +447,7 @@ class Shelf(Generic[T]):
             except OSError:
                 continue
 
-    def _unknown(self) -> AuditError:
+    def _make_unknown_error(self) -> AuditError:
         return AuditError(
-            "This is not kept here.", where=self.where, do="Choose one of those that are listed."
+            "This is not kept here.", where=self.label, do="Choose one of those that are listed."
         )

@@ -1,7 +1,7 @@
 """Tables: CSV and JSONL from and for people, read strictly; CSV written without formulas.
 
-Comes in: bytes of a file somebody uploaded. Goes out: cells as text, nothing guessed: "NA", "None"
-and "007" stay what they are. Knows no names, no passages, no model.
+Comes in: bytes of an uploaded file. Goes out: cells as text without any guesses: "NA", "None" and
+"007" stay as they are. Knows no names, no passages, no model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.errors import AuditError, Message
-from audit.foreign import decode_text, json_value, refuse_other_formats
+from audit.foreign import decode_text, parse_json_value, refuse_other_formats
 from audit.stats import Estimate, Rate
 from audit.text import heading_key
 
@@ -24,7 +24,7 @@ _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def percent(share: float) -> str:
-    """Return a fraction as percent with one decimal."""
+    """Write a fraction as percent with one decimal."""
     return UNDEFINED if math.isnan(share) else f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
 
 
@@ -37,7 +37,7 @@ def percent_interval(estimate: Estimate) -> str:
 
 def decimal(value: float, *, digits: int = 3) -> str:
     """Return a number with fixed decimals."""
-    return UNDEFINED if math.isnan(value) else _signed(f"{value:.{digits}f}")
+    return UNDEFINED if math.isnan(value) else _with_minus_sign(f"{value:.{digits}f}")
 
 
 def decimal_interval(estimate: Estimate, *, digits: int = 3) -> str:
@@ -54,22 +54,22 @@ def small(value: float) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "\N{MINUS SIGN}∞"
     if value == 0 or 0.001 <= abs(value) < 1000:
-        return _signed(f"{value:.3g}")
+        return _with_minus_sign(f"{value:.3g}")
     mantissa, exponent = f"{value:.1e}".split("e")
-    return f"{_signed(mantissa)} × 10{raised(int(exponent))}"
+    return f"{_with_minus_sign(mantissa)} × 10{raise_digits(int(exponent))}"
 
 
-def raised(exponent: int) -> str:
-    """Return a whole number in raised digits."""
+def raise_digits(exponent: int) -> str:
+    """Write a whole number in raised digits."""
     return ("⁻" if exponent < 0 else "") + str(abs(exponent)).translate(_RAISED)
 
 
-def moment(at: str) -> str:
+def moment(time_stamp: str) -> str:
     """Return the date and minute of an ISO time stamp, as UTC."""
-    return f"{at[:16].replace('T', ' ')} UTC" if at else UNDEFINED
+    return f"{time_stamp[:16].replace('T', ' ')} UTC" if time_stamp else UNDEFINED
 
 
-def _signed(text: str) -> str:
+def _with_minus_sign(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
@@ -82,16 +82,18 @@ def markdown_table(head: Cells, rows: Iterable[Cells]) -> str:
     return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
 
 
-def estimated(of: Estimate, *, digits: int, between: str = "–") -> str:
-    """Return an estimate with its interval in brackets, as a cell; "—" where undefined."""
-    if math.isnan(of.value):
+def format_estimate(estimate: Estimate, *, digits: int, between: str = "–") -> str:
+    """Return the cell of an estimate with its interval in brackets; "—" if undefined."""
+    if math.isnan(estimate.value):
         return UNDEFINED
-    value, low, high = (decimal(x, digits=digits) for x in (of.value, of.low, of.high))
+    value, low, high = (
+        decimal(x, digits=digits) for x in (estimate.value, estimate.low, estimate.high)
+    )
     return f"{value} ({low}{between}{high})"
 
 
-def counted(rate: Rate) -> str:
-    """Return a rate as a cell: its counts."""
+def format_counts(rate: Rate) -> str:
+    """Return the cell of a rate's counts."""
     return f"{rate.n_hits} of {rate.n_total}"
 
 
@@ -107,10 +109,10 @@ _FORMULA_STARTS = frozenset("=+-@\t\r\n\0＝＋－＠")
 
 @dataclass(frozen=True)
 class RowNote:
-    """Something a reader should know about one row; never holds the row's text."""
+    """A remark on one row for the reader; it never holds the row's text."""
 
     row: int  # as a spreadsheet shows it (the header is row 1), or the line of a JSONL file
-    what: str  # what was found and what was done about it, as one sentence
+    what: str  # one sentence: what was found and what was done about it
 
 
 @dataclass(frozen=True)
@@ -119,75 +121,75 @@ class Table:
 
     header: tuple[str, ...]  # C distinct column names, white space stripped
     rows: tuple[tuple[str, ...], ...]  # R tuples of C cells, as written
-    # As a spreadsheet shows them: the header is row 1, a record that spans several lines is one
-    # row, an empty line is a row that is left out here.
+    # Numbers as in a spreadsheet: the header is row 1, a record that spans several lines is one
+    # row, and an empty line is a row that is left out here.
     row_numbers: tuple[int, ...]
     # "UTF-8", "UTF-8 with BOM", "UTF-16", "CP932" or "xlsx": shown beside the first rows
     encoding: str
-    notes: tuple[RowNote, ...] = ()  # what should be known of the table as a whole
+    notes: tuple[RowNote, ...] = ()  # remarks on the whole table
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: its number (the header is row 1) and its cells by the name of their column."""
+    """One row: its number (the header is row 1) and its cells by column name."""
 
     row: int
     cells: Mapping[str, str]
 
 
-def read_table(data: bytes, *, what: str) -> Table:
-    """Read an uploaded CSV file: comma, semicolon or tab, every cell as text.
+def read_table(data: bytes, *, subject: str) -> Table:
+    """Read an uploaded CSV file with comma, semicolon or tab; every cell is text.
 
-    `what` is what messages call the file.
+    Messages call the file `subject`.
     """
-    text, encoding = decode_text(data, what=what)
-    return csv_table(text, encoding=encoding, what=what)
+    text, encoding = decode_text(data, subject=subject)
+    return read_csv_table(text, encoding=encoding, subject=subject)
 
 
-def csv_table(text: str, *, encoding: str, what: str) -> Table:
-    """Read the text of a CSV file; a first line such as "sep=;" names what divides the columns."""
-    refuse_other_formats(text, what=what)
-    delimiter, begin = delimiter_of(text, what=what)
-    # Counted in the text: a cell of two characters is an object of fifty bytes.
+def read_csv_table(text: str, *, encoding: str, subject: str) -> Table:
+    """Read the text of a CSV file; a first line such as "sep=;" names the delimiter."""
+    refuse_other_formats(text, subject=subject)
+    delimiter, begin = find_delimiter(text, subject=subject)
+    # Counted before parsing, because a cell of two characters becomes an object of fifty bytes.
     if text.count(delimiter) > MAX_CELLS or text.count("\n") > _MAX_LINES:
-        raise _too_many_cells(what)
+        raise _too_many_cells(subject)
     lines = io.StringIO(text[begin:], newline="")
-    records = csv_records(lines, delimiter, what=what)
+    records = read_csv_records(lines, delimiter, subject=subject)
     _, header = next(records, (1, []))
-    return table_of_rows(header, records, encoding=encoding, what=what)
+    return make_table(header, records, encoding=encoding, subject=subject)
 
 
-def json_table(text: str, *, encoding: str, what: str) -> Table:
+def read_json_table(text: str, *, encoding: str, subject: str) -> Table:
     """Read the text of a JSONL file; the keys of all its objects are the columns."""
     columns: dict[str, int] = {}
     rows: dict[int, list[str]] = {}
-    for record in json_rows(text, what=what):
+    for record in read_json_rows(text, subject=subject):
         if isinstance(record, RowNote):
-            where = Message("{subject}, row {number}", subject=what, number=record.row)
-            raise AuditError(record.what, where=where)
+            place = Message("{subject}, row {number}", subject=subject, number=record.row)
+            raise AuditError(record.what, where=place)
         for key in record.cells:
             columns.setdefault(key, len(columns))
         if len(columns) > MAX_COLUMNS or len(columns) * len(rows) > MAX_CELLS:
-            raise _too_many_cells(what)
+            raise _too_many_cells(subject)
         rows[record.row] = [record.cells.get(key, "") for key in columns]
     padded = ((row, cells + [""] * (len(columns) - len(cells))) for row, cells in rows.items())
-    return table_of_rows(list(columns), padded, encoding=encoding, what=what)
+    return make_table(list(columns), padded, encoding=encoding, subject=subject)
 
 
-def table_of_rows(
+def make_table(
     header: Sequence[str],
     records: Iterable[tuple[int, Sequence[str]]],
     *,
     encoding: str,
-    what: str,
+    subject: str,
     notes: tuple[RowNote, ...] = (),
 ) -> Table:
-    """Return a table of its first row and the numbered rows below it; empty ones are left out.
+    """Make a table of a header and the numbered rows below it; empty rows are left out.
 
-    Columns without a name at the end, and empty cells behind the last column, are left out. A first
-    column without a name is an index if it holds whole numbers alone, and stays.
+    Unnamed columns at the end, and empty cells after the last column, are left out. A first column
+    without a name is an index if it holds only whole numbers, and stays.
     """
-    header = _header(header, what=what)
+    header = _check_header(header, subject=subject)
     rows: dict[int, tuple[str, ...]] = {}
     for number, record in records:
         if not record:
@@ -199,23 +201,23 @@ def table_of_rows(
                 do="Put a cell that holds the delimiter into quotes.",
                 n_record=len(record),
                 n_header=len(header),
-                subject=what,
+                subject=subject,
                 number=number,
             )
         if len(rows) == MAX_ROWS:
             raise AuditError(
-                "The file has more than {max_rows:,} rows.", where=what, max_rows=MAX_ROWS
+                "The file has more than {max_rows:,} rows.", where=subject, max_rows=MAX_ROWS
             )
         rows[number] = tuple(record[: len(header)])
     if not header[0] and not all(cells[0].strip().isdecimal() for cells in rows.values()):
-        raise _without_name(1, what=what)
+        raise _unnamed_column(1, subject=subject)
     return Table(header, tuple(rows.values()), tuple(rows), encoding, notes)
 
 
-def _too_many_cells(what: str) -> AuditError:
+def _too_many_cells(subject: str) -> AuditError:
     return AuditError(
         "The file has more than {max_cells:,} cells, or line breaks without end.",
-        where=what,
+        where=subject,
         do="Leave out the columns that are not needed.",
         max_cells=MAX_CELLS,
     )
@@ -224,49 +226,51 @@ def _too_many_cells(what: str) -> AuditError:
 _NAMED_DELIMITER = re.compile(r'"?sep=(.)"?(?:\r\n|\r|\n|\Z)', re.IGNORECASE)
 
 
-def delimiter_of(text: str, *, what: str) -> tuple[str, int]:
-    """Return what divides the columns, and where the header begins.
+def find_delimiter(text: str, *, subject: str) -> tuple[str, int]:
+    """Return the delimiter, and where the header begins.
 
-    A first line such as "sep=;", which Excel writes and does not show, says it; else the first line
-    tells it: comma, semicolon or tab.
+    A first line such as "sep=;", which Excel writes and does not show, names it. Otherwise it is
+    the commonest of comma, semicolon and tab in the first line.
     """
-    named = _NAMED_DELIMITER.match(text)
-    begin = named.end() if named else 0
+    naming = _NAMED_DELIMITER.match(text)
+    begin = naming.end() if naming else 0
     # Bounded before anything is parsed: a header of a million columns never becomes a list.
     head = text[begin : begin + MAX_HEADER_BYTES + 1]
     first_line = re.split("[\r\n]", head, maxsplit=1)[0]
     if len(first_line.encode(errors="surrogatepass")) > MAX_HEADER_BYTES:
-        raise AuditError("The header is longer than 64 KB.", where="{subject}, row 1", subject=what)
-    if named:
-        if named[1] not in ",;\t|":
+        raise AuditError(
+            "The header is longer than 64 KB.", where="{subject}, row 1", subject=subject
+        )
+    if naming:
+        if naming[1] not in ",;\t|":
             raise AuditError(
                 "The first line names a mark between columns that is not read.",
-                where=what,
+                where=subject,
                 do="Use a comma, a semicolon or a tab.",
             )
-        return named[1], begin
+        return naming[1], begin
     unquoted = re.sub('"[^"]*"', "", first_line)
     return max(",;\t", key=unquoted.count), begin
 
 
-def csv_records(
-    lines: Iterable[str], delimiter: str, *, what: str
+def read_csv_records(
+    lines: Iterable[str], delimiter: str, *, subject: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yield number (the header is 1) and cells of each row; a broken quote ends in AuditError."""
-    # The limit is the whole process's, so it is only ever raised.
+    """Yield number (the header is 1) and cells of each row; AuditError for a broken quote."""
+    # The limit applies to the whole process, so it is only ever increased.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_FIELD_CHARS))
     number = 0
     try:
         for number, record in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), 1):
             yield number, record
     except csv.Error as error:
-        # The parser's own text may quote the row.
+        # The parser's message may quote the row, so it is not shown.
         too_long = "field limit" in str(error)
         raise AuditError(
             "A cell is longer than 1 MB." if too_long else "A quote is opened and not closed well.",
             where="{subject}, row {number}",
             do="Check the double quotes in this row and the ones before it.",
-            subject=what,
+            subject=subject,
             number=number + 1,
         ) from None
 
@@ -275,37 +279,41 @@ HALVES = re.compile("[\ud800-\udfff]")
 
 
 def is_whole(text: str) -> bool:
-    """Whether a text holds no NUL and no half character: a byte that did not fit, half a pair."""
+    """Whether a text holds no NUL and no lone surrogate (an undecoded byte, or half a pair)."""
     return "\0" not in text and (text.isascii() or not HALVES.search(text))
 
 
-def json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
-    """Go through the objects of a JSONL file; numbers, true and false become text.
+def read_json_records(lines: Iterator[str]) -> Iterator[Row | RowNote]:
+    """Read the objects of a JSONL file one by one; numbers, true and false become text.
 
     Values of other kinds are left out.
     """
-    return (_json_record(line, row=row) for row, line in enumerate(lines, start=1) if line.strip())
+    return (
+        _read_json_record(line, row=row) for row, line in enumerate(lines, start=1) if line.strip()
+    )
 
 
-def _number_text(written: str) -> str | None:
-    if written.lstrip("-").isdecimal():
-        return written
-    value = float(written)
+def _number_text(literal: str) -> str | None:
+    if literal.lstrip("-").isdecimal():
+        return literal
+    value = float(literal)
     if not math.isfinite(value):
-        return written if "e" in written.lower() else None
+        return literal if "e" in literal.lower() else None
     return f"{value:.0f}" if value.is_integer() else str(value)
 
 
-def _json_record(line: str, *, row: int) -> Row | RowNote:
+def _read_json_record(line: str, *, row: int) -> Row | RowNote:
     try:
-        found = json_value(line, refusal=AuditError("The line is not JSON."), number=_number_text)
+        record = parse_json_value(
+            line, refusal=AuditError("The line is not JSON."), number=_number_text
+        )
     except AuditError:
         return RowNote(row, "The line is not JSON.")
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         return RowNote(row, "The line is not a JSON object.")
     cells = {
         key: str(value).lower() if isinstance(value, bool) else value or ""
-        for key, value in found.items()
+        for key, value in record.items()
         if isinstance(value, str | bool | None)
     }
     if any(len(cell) > MAX_FIELD_CHARS for cell in cells.values()):
@@ -315,52 +323,52 @@ def _json_record(line: str, *, row: int) -> Row | RowNote:
     return Row(row, cells)
 
 
-def json_rows(text: str, *, what: str) -> Iterator[Row | RowNote]:
-    """Go through the objects of an uploaded JSONL file, as `json_records` does."""
-    refuse_other_formats(text, what=what)
+def read_json_rows(text: str, *, subject: str) -> Iterator[Row | RowNote]:
+    """Read the objects of an uploaded JSONL file, as `read_json_records` does."""
+    refuse_other_formats(text, subject=subject)
     text = text.removesuffix("\n")
     if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
         raise AuditError(
-            "The file has more than {max_rows:,} lines.", where=what, max_rows=MAX_ROWS
+            "The file has more than {max_rows:,} lines.", where=subject, max_rows=MAX_ROWS
         )
-    return json_records(iter(text.split("\n")))
+    return read_json_records(iter(text.split("\n")))
 
 
-def _header(record: Sequence[str], *, what: str) -> tuple[str, ...]:
-    where = Message("{subject}, row 1", subject=what)
+def _check_header(record: Sequence[str], *, subject: str) -> tuple[str, ...]:
+    place = Message("{subject}, row 1", subject=subject)
     names = [name.strip() for name in record]
     while names and not names[-1]:
         names.pop()
     if len(names) > MAX_COLUMNS:
         raise AuditError(
-            "The header has more than {max_columns} columns.", where=where, max_columns=MAX_COLUMNS
+            "The header has more than {max_columns} columns.", where=place, max_columns=MAX_COLUMNS
         )
     if sum(map(len, record)) > MAX_HEADER_BYTES:
-        raise AuditError("The header is longer than 64 KB.", where=where)
+        raise AuditError("The header is longer than 64 KB.", where=place)
     if not names:
-        raise AuditError("The first row is empty; it must name the columns.", where=where)
-    seen: dict[str, int] = {}
+        raise AuditError("The first row is empty; it must name the columns.", where=place)
+    column_of_key: dict[str, int] = {}
     for column, name in enumerate(names, start=1):
         if not name:
             if column == 1:
                 continue
-            raise _without_name(column, what=what)
-        # Named by number: in a file without a header the first row is somebody's name.
-        twin = seen.setdefault(heading_key(name) or name, column)
+            raise _unnamed_column(column, subject=subject)
+        # Columns are named by number: in a file without a header the first row is somebody's name.
+        twin = column_of_key.setdefault(heading_key(name) or name, column)
         if twin != column:
             raise AuditError(
                 "Columns {twin} and {column} have the same name.",
-                where=where,
+                where=place,
                 twin=twin,
                 column=column,
             )
     return tuple(names)
 
 
-def _without_name(column: int, *, what: str) -> AuditError:
+def _unnamed_column(column: int, *, subject: str) -> AuditError:
     return AuditError(
         "Column {column} has no name.",
-        where=Message("{subject}, row 1", subject=what),
+        where=Message("{subject}, row 1", subject=subject),
         do="Name or delete it.",
         column=column,
     )

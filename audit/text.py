@@ -1,6 +1,6 @@
 """Names of people as text: script, order of the parts, comparison, splitting, column headings.
 
-Pure functions on strings; knows no file and no list.
+The functions are pure and work on strings; the module knows no list of names.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def script_of(text: str) -> str:
 
 
 def fold_name(text: str) -> str:
-    """Return the form in which names are compared: one for all ways of writing the same name.
+    """Return the form in which names are compared; all spellings of one name have the same form.
 
     Case, width, spacing, the forms of apostrophes and hyphens, composed and decomposed accents,
     invisible characters and variants of a surname's Han characters make no difference.
@@ -53,7 +53,7 @@ def fold_name(text: str) -> str:
 
 
 def fold_letters(text: str) -> str:
-    """Return the form in which names are compared where a model may drop accents."""
+    """Return the form in which names are compared if a model may drop accents."""
     folded = fold_name(text)
     if folded.isascii():
         return folded
@@ -64,7 +64,7 @@ def fold_letters(text: str) -> str:
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = "`´ʹʻʼʽˈ‘’‛′＇\uff40\u1fbf\u1fbd"
 _HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2043\ufe58\ufe63\uff0d"
-# Soft hyphens, joiners, marks of direction, selectors of a variant: none is seen.
+# Joiners, marks of direction and variation selectors are invisible.
 _INVISIBLE = (
     0x34F,
     0x61C,
@@ -85,7 +85,7 @@ _SAME_SIGNS = str.maketrans(
 
 @functools.cache
 def _same_characters() -> dict[int, str]:
-    """Return the usual form of each variant of a Han character."""
+    """Map each variant of a Han character to its usual form."""
     return {ord(char): group[0] for group in name_words("variants") for char in group[1:]}
 
 
@@ -97,130 +97,146 @@ def written_name(first: str, last: str) -> str:
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """Split a name in one piece into (all given names, last), as `read_name` does."""
+    """Split a whole name into (all given names, last name), as `read_name` does."""
     parts = read_name(text)
-    return parts.given, parts.last
+    return parts.given_names, parts.last
 
 
 TITLES, MIDDLE, BRACKETS, SEVERAL, DOUBTFUL = "titles", "middle", "brackets", "several", "doubtful"
-"""What is odd about a written name: titles, suffixes, degrees or honorifics were dropped; middle
-names or initials; what stood in brackets; a cell of first names has several words, all read; a
-word was read as a name that is a title or a degree elsewhere."""
+"""Oddities of a written name, in this order: titles, suffixes, degrees or honorifics were dropped;
+middle names or initials were dropped; a text in brackets was dropped; a cell of first names has
+several words, which were all read; a word that can be a title or a degree was read as a name."""
 
 
 @dataclass(frozen=True)
 class NameParts:
-    """A written name as it is read; `given` has the middle names that `first` is without."""
+    """A written name after reading; `given_names` has the middle names that `first` lacks."""
 
     first: str
     last: str
-    given: str
+    given_names: str
     oddities: frozenset[str] = frozenset()
 
 
 def read_name(text: str) -> NameParts:
-    """Read a name in one piece. `audit/name_words.txt` has the words that are no part of a name.
+    """Read a whole name. `audit/name_words.txt` has the words that are no part of a name.
 
-    A comma decides: "Last, First". Carets part the fields of HL7. In Han or kana the first word is
-    the last name; what has no space cannot be split and is the last name. Else the last word is,
-    with its particles (van Gogh), two Spanish surnames (García Márquez) behind a known first name;
-    of the words before, the first that is no initial is the first name.
+    A comma decides: "Last, First". Carets separate the fields of HL7. In Han or kana the first word
+    is the last name; a name without a space cannot be split and counts as a last name. Otherwise
+    the last name is the last word with its particles (van Gogh), or two Spanish surnames (García
+    Márquez) after a known first name. The first name is the first of the remaining words that is
+    not an initial.
     """
-    name = _composed(text)
+    name = _compose_accents(text)
     if "^" in name:
         return _read_fields(name)
-    segments = [words for one in _COMMA.split(_without_brackets(name)) if (words := _words(one))]
-    named: list[list[str]] = []
+    segments = [
+        words
+        for segment in _COMMA.split(_strip_brackets(name))
+        if (words := _split_into_words(segment))
+    ]
+    name_segments: list[list[str]] = []
     for words in segments:
-        is_degree = named and _is_doubtful_suffix(words, n_before=sum(map(len, named)))
-        if not is_degree and (words := _without_honorifics(words)) and not _is_no_name(words):
-            named.append(words)
-    if not named:
+        is_degree = name_segments and _is_doubtful_suffix(
+            words, n_before=sum(map(len, name_segments))
+        )
+        if not is_degree and (words := _strip_honorifics(words)) and not _is_no_name(words):
+            name_segments.append(words)
+    if not name_segments:
         return NameParts("", "", "", frozenset({TITLES} if segments else ()))
-    if len(named) == 1:
-        given, last = _split_words(_without_affixes(named[0]))
+    if len(name_segments) == 1:
+        given_names, last = _split_words(_strip_affixes(name_segments[0]))
     else:
-        last = _without_affixes(named[0], n_before=1)
-        given = _without_affixes(named[1], n_before=len(last))
-        given += [word for words in named[2:] for word in words]
-        while len(given) > 1 and _is_particle(given, len(given) - 1):
-            last.insert(0, given.pop())
-    first = given if is_unspaced("".join(given + last)) else _first_of(given)
+        last = _strip_affixes(name_segments[0], n_before=1)
+        given_names = _strip_affixes(name_segments[1], n_before=len(last))
+        given_names += [word for words in name_segments[2:] for word in words]
+        while len(given_names) > 1 and _is_particle(given_names, len(given_names) - 1):
+            last.insert(0, given_names.pop())
+    first = (
+        given_names if is_unspaced("".join(given_names + last)) else _first_given_name(given_names)
+    )
     oddities = {
-        BRACKETS: _without_brackets(name) != name,
-        TITLES: _n_letters(*segments) > _n_letters(given, last),
-        MIDDLE: len(first) < len(given),
-        DOUBTFUL: _is_doubtful(given, last),
+        BRACKETS: _strip_brackets(name) != name,
+        TITLES: _count_letters(*segments) > _count_letters(given_names, last),
+        MIDDLE: len(first) < len(given_names),
+        DOUBTFUL: _is_doubtful(given_names, last),
     }
-    return NameParts(" ".join(first), " ".join(last), " ".join(given), _those(oddities))
+    return NameParts(
+        " ".join(first), " ".join(last), " ".join(given_names), _true_oddities(oddities)
+    )
 
 
 def read_name_cells(first: str, last: str) -> NameParts:
     """Read a name in two cells: the columns decide what is the last name.
 
-    Titles, suffixes and honorifics go, and initials beside a first name; several first names stay.
-    A cell without anything but these, beside a cell with a whole name, is read as `read_name` does.
+    Titles, suffixes and honorifics are dropped, and so are initials beside a first name; several
+    first names stay. If one cell has nothing else, and the other a whole name, that name is read as
+    by `read_name`.
     """
-    cells = _composed(first), _composed(last)
-    before, oddities = None, set[str]()
-    while before != cells:  # "Dr. Mr." is a title behind a title
-        before = cells
-        given, given_oddities = _read_cell(cells[0], is_last=False, other=cells[1])
-        surname, last_oddities = _read_cell(cells[1], is_last=True, other=given)
+    cells = _compose_accents(first), _compose_accents(last)
+    previous_cells, oddities = None, set[str]()
+    while previous_cells != cells:  # "Dr. Mr." is a title after a title
+        previous_cells = cells
+        given_names, given_oddities = _read_cell(cells[0], is_last=False, other_cell=cells[1])
+        surname, last_oddities = _read_cell(cells[1], is_last=True, other_cell=given_names)
         oddities |= given_oddities | last_oddities
-        cells = given, surname
-    given, surname = cells
-    if first.strip() and last.strip() and bool(given) != bool(surname):
-        words = (given or surname).split()
-        if len(words) > 1 and not is_unspaced(given + surname) and (given or _is_given(words[0])):
-            whole = read_name(given or surname)
+        cells = given_names, surname
+    given_names, surname = cells
+    if first.strip() and last.strip() and bool(given_names) != bool(surname):
+        words = (given_names or surname).split()
+        if (
+            len(words) > 1
+            and not is_unspaced(given_names + surname)
+            and (given_names or _is_given(words[0]))
+        ):
+            parts = read_name(given_names or surname)
             return NameParts(
-                whole.first, whole.last, whole.given, whole.oddities | oddities - {SEVERAL}
+                parts.first, parts.last, parts.given_names, parts.oddities | oddities - {SEVERAL}
             )
-    return NameParts(given, surname, given, frozenset(oddities))
+    return NameParts(given_names, surname, given_names, frozenset(oddities))
 
 
-def _read_cell(text: str, *, is_last: bool, other: str) -> tuple[str, set[str]]:
-    """Return a cell of first or of last names without what is no part of them, and the oddities."""
-    bare = _without_brackets(text)
-    segments = [words for one in _COMMA.split(bare) if (words := _words(one))]
-    named = [
+def _read_cell(text: str, *, is_last: bool, other_cell: str) -> tuple[str, set[str]]:
+    """Return a cell of first or last names without other words, and the cell's oddities."""
+    bare = _strip_brackets(text)
+    segments = [words for segment in _COMMA.split(bare) if (words := _split_into_words(segment))]
+    name_segments = [
         words
         for place, words in enumerate(segments)
-        if not _is_no_name(words, is_lone_last=is_last and bool(other) and len(segments) == 1)
+        if not _is_no_name(words, is_lone_last=is_last and bool(other_cell) and len(segments) == 1)
         and not (place and _is_doubtful_suffix(words, n_before=2))
     ]
-    is_whole = len(named) == len(segments)
-    if len(named) > 1:
-        return text, set()  # nobody's way of writing a first name or a last name
-    n_before = 1 if is_last and other else 0
-    words = _without_affixes(named[0], n_before=n_before) if named else []
-    if words and not (is_last and other and words[-1].endswith(_LATE_HONORIFICS)):
-        words = _without_honorifics(words) or words
+    is_whole = len(name_segments) == len(segments)
+    if len(name_segments) > 1:
+        return text, set()  # nobody writes a first name or a last name so
+    n_before = 1 if is_last and other_cell else 0
+    words = _strip_affixes(name_segments[0], n_before=n_before) if name_segments else []
+    if words and not (is_last and other_cell and words[-1].endswith(_LATE_HONORIFICS)):
+        words = _strip_honorifics(words) or words
     elif words and words[-1] in name_words("honorifics"):
         words = words[:-1]
-    kept = words
+    cell_words = words
     if not is_last and any(not _INITIALS.fullmatch(word) for word in words):
-        kept = [word for word in words if not _INITIALS.fullmatch(word)]
+        cell_words = [word for word in words if not _INITIALS.fullmatch(word)]
     oddities = {
         BRACKETS: bare != text,
-        TITLES: _n_letters(*segments) > _n_letters(words),
-        MIDDLE: len(kept) < len(words),
-        SEVERAL: not is_last and len(kept) > 1 and not is_unspaced(text),
-        DOUBTFUL: _is_doubtful([], kept) if is_last else _is_doubtful(kept, []),
+        TITLES: _count_letters(*segments) > _count_letters(words),
+        MIDDLE: len(cell_words) < len(words),
+        SEVERAL: not is_last and len(cell_words) > 1 and not is_unspaced(text),
+        DOUBTFUL: _is_doubtful([], cell_words) if is_last else _is_doubtful(cell_words, []),
     }
-    is_changed = bare != text or not is_whole or [kept] != segments
-    return " ".join(kept) if is_changed else text, {*_those(oddities)}
+    is_changed = bare != text or not is_whole or [cell_words] != segments
+    return " ".join(cell_words) if is_changed else text, {*_true_oddities(oddities)}
 
 
 def _read_fields(text: str) -> NameParts:
-    """Read a name of HL7: family^given^middle^suffix^prefix^degree, the first of several."""
+    """Read a name of HL7, family^given^middle^suffix^prefix^degree; of several, the first."""
     fields = [field.partition("&")[0].strip(' "') for field in text.partition("~")[0].split("^")]
-    family, given, middle, *titles = (*fields, "", "", "")
-    parts = read_name_cells(given, family)
-    oddities = _those({MIDDLE: bool(middle), TITLES: any(titles)})
-    both = " ".join(filter(None, (parts.given, middle)))
-    return NameParts(parts.first, parts.last, both, parts.oddities | oddities)
+    family, given_names, middle, *titles = (*fields, "", "", "")
+    parts = read_name_cells(given_names, family)
+    oddities = _true_oddities({MIDDLE: bool(middle), TITLES: any(titles)})
+    given_and_middle = " ".join(filter(None, (parts.given_names, middle)))
+    return NameParts(parts.first, parts.last, given_and_middle, parts.oddities | oddities)
 
 
 _COMMA = re.compile("[,，、]")
@@ -231,33 +247,33 @@ _NAME_WORDS = Path(__file__).with_name("name_words.txt")
 
 
 @functools.cache
-def name_words(which: str) -> frozenset[str]:
+def name_words(section: str) -> frozenset[str]:
     """Return the words of a section of `audit/name_words.txt`."""
-    return word_lists(_NAME_WORDS)[which]
+    return word_lists(_NAME_WORDS)[section]
 
 
-def _those(oddities: dict[str, bool]) -> frozenset[str]:
+def _true_oddities(oddities: dict[str, bool]) -> frozenset[str]:
     return frozenset(oddity for oddity, is_so in oddities.items() if is_so)
 
 
-def _composed(text: str) -> str:
-    """Return text without white space around it, its combining accents composed with letters."""
+def _compose_accents(text: str) -> str:
+    """Return text without surrounding white space, with accents composed with their letters."""
     is_decomposed = any(map(unicodedata.combining, text))
     return (unicodedata.normalize("NFC", text) if is_decomposed else text).strip()
 
 
-def _n_letters(*names: Sequence[str]) -> int:
+def _count_letters(*names: Sequence[str]) -> int:
     return sum(len(word) for words in names for word in words)
 
 
-def _without_brackets(text: str) -> str:
-    """Return a name without nicknames and former names in brackets; all of it if nothing is left"""
+def _strip_brackets(text: str) -> str:
+    """Remove nicknames and former names in brackets, unless nothing else is left."""
     bare = " ".join(_BRACKETS.sub(" ", text).split())
     return bare if bare and _BRACKETS.search(text) else text
 
 
-def _words(text: str) -> list[str]:
-    """Return the words of a name; a title that its point joins to the next is apart from it."""
+def _split_into_words(text: str) -> list[str]:
+    """Return the words of a name; a title joined to the next word by its point is separated."""
 
     def part(match: re.Match[str]) -> str:
         return f"{match[0]} " if _is_affix(match[0]) else match[0]
@@ -265,22 +281,22 @@ def _words(text: str) -> list[str]:
     return re.sub(r"(?<![\w.])[^\W\d_]{2,}\.(?=[^\W\d_])", part, text).split()
 
 
-def _key(word: str) -> str:
+def _lookup_key(word: str) -> str:
     """Return the form in which words are looked up in `audit/name_words.txt`."""
     return fold_letters(word).replace(".", "")
 
 
 def _is_affix(word: str) -> bool:
     """Whether a word is a title or a suffix, or several: MD/PhD."""
-    pieces = re.split("[/&+]", _key(word).strip("/&+"))
-    known = name_words("titles") | name_words("suffixes") | name_words("honorifics")
-    return any(pieces) and all(piece in known for piece in pieces if piece)
+    pieces = re.split("[/&+]", _lookup_key(word).strip("/&+"))
+    affixes = name_words("titles") | name_words("suffixes") | name_words("honorifics")
+    return any(pieces) and all(piece in affixes for piece in pieces if piece)
 
 
 def _is_no_name(words: list[str], *, is_lone_last: bool = False) -> bool:
-    """Whether there are only titles and suffixes; one alone may be a last name: Michael Herr."""
+    """Whether all words are titles and suffixes; a single one may be a last name: Michael Herr."""
     is_lone = is_lone_last and len(words) == 1 and "." not in words[0]
-    if is_lone and _key(words[0]) in name_words("also_last_names"):
+    if is_lone and _lookup_key(words[0]) in name_words("also_last_names"):
         return False
     if len(words) > 1 and all(len(word) < 4 and "." in word for word in words):
         return _is_affix("".join(words)) or all(map(_is_affix, words))  # "M. D."
@@ -288,48 +304,50 @@ def _is_no_name(words: list[str], *, is_lone_last: bool = False) -> bool:
 
 
 def _is_doubtful_suffix(words: list[str], *, n_before: int) -> bool:
-    """Whether words behind a comma are a degree that may be a name: not in "Ma, Yo-Yo"."""
+    """Whether words after a comma, which may be a name, are a degree: not in "Ma, Yo-Yo"."""
     joined = "".join(words)
-    return _key(joined) in name_words("doubtful_suffixes") and (n_before > 1 or "." in joined)
+    return _lookup_key(joined) in name_words("doubtful_suffixes") and (
+        n_before > 1 or "." in joined
+    )
 
 
 def _is_doubtful(first: Sequence[str], last: Sequence[str]) -> bool:
     """Whether a first name is a title elsewhere, or a last name a degree."""
-    begin, end = (_key(word) for word in ("".join(first[:1]), "".join(last[-1:])))
+    begin, end = (_lookup_key(word) for word in ("".join(first[:1]), "".join(last[-1:])))
     is_title = begin in name_words("doubtful_titles") and not _is_given(begin)
     is_degree = end in name_words("doubtful_suffixes") and not _is_common_surname(end)
     return (is_title and len(begin) > 1) or (is_degree and len(end) > 1)
 
 
-def _without_honorifics(words: list[str]) -> list[str]:
-    """Return words without Japanese honorifics, which stand alone or at the end of the last."""
+def _strip_honorifics(words: list[str]) -> list[str]:
+    """Remove Japanese honorifics, which are words of their own or end the last word."""
     words = list(words)
     honorifics = name_words("honorifics")
     while words:
         if words[-1] in honorifics:
             words.pop()
             continue
-        endings = [one for one in honorifics if words[-1].endswith(one)]
+        endings = [honorific for honorific in honorifics if words[-1].endswith(honorific)]
         if not endings or words[-1] in name_words("no_honorifics"):
             break
         words[-1] = words[-1][: -max(map(len, endings))]
     return words
 
 
-# Of a family name alone these are hardly honorifics: 鵜殿.
+# At the end of a family name alone these are hardly ever honorifics: 鵜殿.
 _LATE_HONORIFICS = ("殿", "氏", "君")
 
 
-def _without_affixes(words: list[str], *, n_before: int = 0) -> list[str]:
-    """Return words without titles before and suffixes behind; `n_before` words of names come first.
+def _strip_affixes(words: list[str], *, n_before: int = 0) -> list[str]:
+    """Remove titles before and suffixes after a name; `n_before` words of names come before it.
 
-    A word that may be a name is a title before a known first name and another, or with a point;
-    it is a degree with points, or in capitals behind a first and a last name.
+    A word that may be a name is a title before a known first name and another word, or with a
+    point; it is a degree with points, or in capitals after a first and a last name.
     """
     is_one_case = not any(word.isupper() for word in words) or all(map(str.isupper, words))
     begin = 0
     while begin < len(words) - 1:
-        word, key, rest = words[begin], _key(words[begin]), words[begin + 1 :]
+        word, key, rest = words[begin], _lookup_key(words[begin]), words[begin + 1 :]
         is_behind = begin and (word.endswith(".") or (word.islower() and not rest[-1].islower()))
         is_title = (
             key in name_words("titles")
@@ -347,8 +365,8 @@ def _without_affixes(words: list[str], *, n_before: int = 0) -> list[str]:
     words = words[begin:]
     while len(words) > 1:
         n = next((n for n in (3, 2) if len(words) > n and _is_spaced_degree(words[-n:])), 1)
-        word, key = words[-1], _key(words[-1])
-        n_names = n_before + sum(not _INITIALS.fullmatch(one) for one in words[:-1])
+        word, key = words[-1], _lookup_key(words[-1])
+        n_names = n_before + sum(not _INITIALS.fullmatch(name_word) for name_word in words[:-1])
         is_numbered_name = word in ("Ii", "Iv") and n_names < 2
         is_shown = word.isupper() and (not is_one_case or not _is_given(words[-2]))
         is_doubtful = key in name_words("doubtful_suffixes") and (
@@ -366,7 +384,7 @@ def _without_affixes(words: list[str], *, n_before: int = 0) -> list[str]:
 def _is_spaced_degree(words: list[str]) -> bool:
     """Whether words with points, such as "Ph. D.", are one degree."""
     is_pointed = all(word.endswith(".") for word in words)
-    return is_pointed and _key("".join(words)) in name_words("suffixes")
+    return is_pointed and _lookup_key("".join(words)) in name_words("suffixes")
 
 
 def _split_words(words: list[str]) -> tuple[list[str], list[str]]:
@@ -375,14 +393,14 @@ def _split_words(words: list[str]) -> tuple[list[str], list[str]]:
         return words[1:], words[:1]
     while len(words) > 2 and _INITIALS.fullmatch(words[-1]):  # "Jane Doe M."
         words = [words[-1], *words[:-1]]
-    place = _unit(words, len(words) - 1)
-    is_joined = place > 0 and _key(words[place]) in name_words("joints")
+    place = _start_of_unit(words, len(words) - 1)
+    is_joined = place > 0 and _lookup_key(words[place]) in name_words("joints")
     if is_joined or (place > 1 and _are_two_surnames(words, place)):
-        place = _unit(words, place - 1)
+        place = _start_of_unit(words, place - 1)
     return words[:place], words[place:]
 
 
-def _unit(words: list[str], place: int) -> int:
+def _start_of_unit(words: list[str], place: int) -> int:
     """Return where the particles before a word begin."""
     while place and _is_particle(words, place - 1):
         place -= 1
@@ -390,8 +408,8 @@ def _unit(words: list[str], place: int) -> int:
 
 
 def _is_particle(words: list[str], place: int) -> bool:
-    """Whether a word is a particle: the first only where it alone is written small."""
-    word, key = words[place], _key(words[place])
+    """Whether a word is a particle; the first word is one only if it alone is in lower case."""
+    word, key = words[place], _lookup_key(words[place])
     if place == 0 and (not word[0].islower() or words[-1].islower()):
         return False
     is_small = word[0].islower() and key in name_words("small_particles")
@@ -399,22 +417,24 @@ def _is_particle(words: list[str], place: int) -> bool:
 
 
 def _are_two_surnames(words: list[str], place: int) -> bool:
-    """Whether the word before the last unit is a Spanish surname too, and not a given name."""
+    """Whether the word before the last name is a Spanish surname too, and not a given name."""
     first = next((word for word in words if not _INITIALS.fullmatch(word)), "")
     surname, last = words[place - 1], words[-1]
-    begin = _unit(words, place - 1)
-    if not begin or not _is_given(first) or _key(surname) not in _spanish_surnames():
+    begin = _start_of_unit(words, place - 1)
+    if not begin or not _is_given(first) or _lookup_key(surname) not in _spanish_surnames():
         return False
     if begin < 2 and _is_given(surname):
         return False
-    is_spanish = not _spanish_surnames().isdisjoint(_key(last).split("-"))
-    return is_spanish or (_key(first) in _given_names(_SPANISH) and not _is_common_surname(last))
+    is_spanish = not _spanish_surnames().isdisjoint(_lookup_key(last).split("-"))
+    return is_spanish or (
+        _lookup_key(first) in _given_names(_SPANISH) and not _is_common_surname(last)
+    )
 
 
-def _first_of(given: list[str]) -> list[str]:
-    """Return the first given name that is no initial, or the first initial."""
-    names = [word for word in given if not _INITIALS.fullmatch(word)]
-    return (names or given)[:1]
+def _first_given_name(given_names: list[str]) -> list[str]:
+    """Return the first given name that is not an initial, or else the first initial."""
+    names = [word for word in given_names if not _INITIALS.fullmatch(word)]
+    return (names or given_names)[:1]
 
 
 _SPANISH = ("es_ES", "es_MX", "es_CO", "es_AR", "es_CL")
@@ -423,49 +443,49 @@ _LOCALES = ("en_US", "de_DE", "fr_FR", *_SPANISH)
 
 @functools.cache
 def _generator_names(locale: str, attributes: tuple[str, ...]) -> frozenset[str]:
-    """Return names of Faker's tables, as they are looked up, each of one word."""
+    """Return the one-word names of Faker's tables, in the form in which they are looked up."""
     provider = importlib.import_module(f"faker.providers.person.{locale}").Provider
     tables = (getattr(provider, attribute, ()) for attribute in attributes)
     names = (name for table in tables if not isinstance(table, property) for name in table)
-    return frozenset(_key(name) for name in names if " " not in name)
+    return frozenset(_lookup_key(name) for name in names if " " not in name)
 
 
 @functools.cache
 def _given_names(locales: tuple[str, ...] = _LOCALES) -> frozenset[str]:
     attributes = ("first_names", "first_names_male", "first_names_female")
-    return frozenset().union(*(_generator_names(one, attributes) for one in locales))
+    return frozenset().union(*(_generator_names(locale, attributes) for locale in locales))
 
 
 @functools.cache
 def _spanish_surnames() -> frozenset[str]:
-    return frozenset().union(*(_generator_names(one, ("last_names",)) for one in _SPANISH))
+    return frozenset().union(*(_generator_names(locale, ("last_names",)) for locale in _SPANISH))
 
 
 def _is_given(word: str) -> bool:
     """Whether a word is a first name in one of the languages that are read."""
-    return _key(word) in _given_names()
+    return _lookup_key(word) in _given_names()
 
 
 def _is_common_surname(word: str) -> bool:
-    return _key(word) in _generator_names("en_US", ("last_names",))
+    return _lookup_key(word) in _generator_names("en_US", ("last_names",))
 
 
 def ordered_word_lists(path: Path) -> dict[str, tuple[str, ...]]:
-    """Read lists of words that are shipped: [name] and the words below it; # begins a remark."""
+    """Read shipped lists of words: [name] with its words below; # begins a comment."""
     text = re.sub(r"^#.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     lists = re.findall(r"^\[(\w+)\]$([^\[]*)", text, re.MULTILINE)
     return {name: tuple(words.split()) for name, words in lists}
 
 
 def word_lists(path: Path) -> dict[str, frozenset[str]]:
-    """Read the same lists where the order of words says nothing."""
+    """Read the same lists as sets, where the order of words does not matter."""
     return {name: frozenset(words) for name, words in ordered_word_lists(path).items()}
 
 
 HEADINGS: Mapping[str, tuple[str, ...]] = ordered_word_lists(
     Path(__file__).with_name("headings.txt")
 )
-"""What a column holds -> its headings, as `heading_key` has them."""
+"""The content of a column -> its headings, in the form of `heading_key`."""
 
 
 def heading_key(text: str) -> str:
@@ -475,7 +495,7 @@ def heading_key(text: str) -> str:
 
 @dataclass(frozen=True)
 class NameColumns:
-    """Where a table holds names: column indices; either `first` and `last`, or `full`, or none."""
+    """Indices of the columns that hold names: either `first` and `last`, or `full`, or none."""
 
     first: int | None
     last: int | None
@@ -487,7 +507,7 @@ class NameColumns:
         return self.full is None and (self.first is None or self.last is None)
 
     @property
-    def used(self) -> frozenset[int]:
+    def read_columns(self) -> frozenset[int]:
         """Indices of the columns that are read."""
         return frozenset(c for c in (self.first, self.last, self.full) if c is not None)
 
@@ -501,45 +521,45 @@ class NameColumns:
     def read(self, row: Sequence[str]) -> tuple[str, str]:
         """Return a row's (all given names, last name)."""
         parts = self.read_parts(row)
-        return parts.given, parts.last
+        return parts.given_names, parts.last
 
 
 def part_of_name_column(keys: Collection[str]) -> str:
-    """Return what a column headed "name" holds beside the others: "first", "last" or "full"."""
+    """Return what a column headed "name" holds, given all headings: "first", "last" or "full"."""
 
-    def has(field: str) -> bool:
+    def has_heading(field: str) -> bool:
         return any(key in HEADINGS[field] for key in keys)
 
-    if has("last"):
-        return "full" if has("first") else "first"
-    return "last" if has("first_beside_name") else "full"
+    if has_heading("last"):
+        return "full" if has_heading("first") else "first"
+    return "last" if has_heading("first_beside_name") else "full"
 
 
 def find_name_columns(header: Sequence[str]) -> NameColumns:
-    """Find the columns that hold names; a first and a last name win over a whole name beside them.
+    """Find the columns that hold names; first and last names take precedence over whole names.
 
     Raises ValueError if two columns hold the same part.
     """
     keys = [heading_key(name) for name in header]
     named = {part_of_name_column(keys): HEADINGS["full_or_first"]}
 
-    def column(part: str) -> int | None:
-        return _only(keys, HEADINGS[part] + named.get(part, ()))
+    def find_column(part: str) -> int | None:
+        return _find_only_column(keys, HEADINGS[part] + named.get(part, ()))
 
-    first, last = column("first"), column("last")
+    first, last = find_column("first"), find_column("last")
     if first is not None and last is not None:
         return NameColumns(first=first, last=last, full=None)
-    return NameColumns(first=None, last=None, full=column("full"))
+    return NameColumns(first=None, last=None, full=find_column("full"))
 
 
-def _only(keys: Sequence[str], wanted: Sequence[str]) -> int | None:
-    found = [column for column, key in enumerate(keys) if key in wanted]
-    if len(found) > 1:
+def _find_only_column(keys: Sequence[str], headings: Sequence[str]) -> int | None:
+    columns = [column for column, key in enumerate(keys) if key in headings]
+    if len(columns) > 1:
         raise ValueError(
             Message(
                 "Columns {one} and {other} hold the same part of the name.",
-                one=found[0] + 1,
-                other=found[1] + 1,
+                one=columns[0] + 1,
+                other=columns[1] + 1,
             )
         )
-    return found[0] if found else None
+    return columns[0] if columns else None

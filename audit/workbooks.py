@@ -1,8 +1,8 @@
 """The first sheet of an Excel workbook (.xlsx) as rows of text.
 
-A workbook is a zip archive of XML, and openpyxl, which reads it, keeps no bound. So these functions
-are called in a process with limits (`audit/models/limited.py`), never in one that serves pages.
-Every cell is the value that was shown when the workbook was saved; formulas are not computed.
+A workbook is a zip archive of XML, which openpyxl reads without bounds. So these functions are
+called in a process with limits (`audit/models/limited.py`), never in one that serves pages. Every
+cell is the value that was shown when the workbook was saved; formulas are not computed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from io import BytesIO
 from typing import Any
 
 from audit.errors import AuditError, Message
-from audit.foreign import SAVE_AS_UTF8, is_zip, zip_members
+from audit.foreign import SAVE_AS_UTF8, is_zip, read_zip_members
 from audit.tables import MAX_CELLS, MAX_COLUMNS, MAX_ROWS
 
 SECONDS, MEMORY_BYTES = 60, 1_500_000_000
-"""What reading one may take of a processor, and of memory."""
+"""Limits of reading one workbook: processor time and memory."""
 MAX_UNPACKED_BYTES = 100_000_000
 _MAX_PARTS = 2_000
 _SHEET_PART = re.compile(r"xl/worksheets/[^/]+\.xml", re.IGNORECASE)
@@ -32,52 +32,52 @@ _FORMULA_WITHOUT_VALUE = re.compile(
 _ERRORS = frozenset(("#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#DIV/0!"))
 
 SheetRows = tuple[int, list[tuple[int, list[str]]]]
-"""The number of sheets that are not hidden; number, as a spreadsheet shows it, and cells of each
-row of the first, the empty ones left out but for the first row."""
+"""The number of visible sheets, and the rows of the first: number (as a spreadsheet shows it) and
+cells. Empty rows are left out, except the first."""
 
 
 def is_workbook(data: bytes) -> bool:
-    """Whether bytes are to be read as a workbook: any zip archive is, and may then be refused."""
+    """Whether bytes are read as a workbook; any zip archive is, and may be refused later."""
     return is_zip(data)
 
 
-def sheet_rows(data: bytes, what: str) -> SheetRows:
-    """Read the first sheet of a workbook; `what` is what messages call the file."""
+def read_sheet_rows(data: bytes, subject: str) -> SheetRows:
+    """Read the first sheet of a workbook; messages call the file `subject`."""
     try:
-        _check_parts(data, what=what)
-        return _first_sheet(data, what=what)
+        _check_parts(data, subject=subject)
+        return _read_first_sheet(data, subject=subject)
     except MemoryError:
-        raise too_large(what) from None
+        raise make_size_refusal(subject) from None
 
 
-def too_large(what: str) -> AuditError:
+def make_size_refusal(subject: str) -> AuditError:
     """Return the refusal of a workbook that reaches a limit."""
     return AuditError(
-        "Reading the workbook takes too much time or memory.", where=what, do=SAVE_AS_UTF8
+        "Reading the workbook takes too much time or memory.", where=subject, do=SAVE_AS_UTF8
     )
 
 
-def _first_sheet(data: bytes, *, what: str) -> SheetRows:
+def _read_first_sheet(data: bytes, *, subject: str) -> SheetRows:
     try:
         workbook = importlib.import_module("openpyxl").load_workbook(
             BytesIO(data), read_only=True, data_only=True, keep_links=False
         )
         sheets = [sheet for sheet in workbook.worksheets if sheet.sheet_state == "visible"]
-        rows = [row for row in _rows(sheets[0], what=what) if row[1] or row[0] == 1]
+        rows = [row for row in _read_rows(sheets[0], subject=subject) if row[1] or row[0] == 1]
     except (AuditError, MemoryError):
         raise
-    except Exception:  # noqa: BLE001  # no list of what a parser raises is whole
+    except Exception:  # noqa: BLE001  # no list of a parser's exceptions is complete
         raise AuditError(
-            "This is no Excel workbook, or a damaged one.", where=what, do=SAVE_AS_UTF8
+            "This is no Excel workbook, or a damaged one.", where=subject, do=SAVE_AS_UTF8
         ) from None
     return len(sheets), rows
 
 
-def _check_parts(data: bytes, *, what: str) -> None:
-    """Unpack every part within bounds; refuse formulas of which no value was saved."""
+def _check_parts(data: bytes, *, subject: str) -> None:
+    """Unpack every part within bounds; refuse formulas without a saved value."""
     try:
-        for name, content in zip_members(
-            data, where=what, max_bytes=MAX_UNPACKED_BYTES, max_files=_MAX_PARTS
+        for name, content in read_zip_members(
+            data, place=subject, max_bytes=MAX_UNPACKED_BYTES, max_files=_MAX_PARTS
         ):
             if _SHEET_PART.fullmatch(name) and _FORMULA_WITHOUT_VALUE.search(content):
                 raise AuditError(
@@ -85,33 +85,33 @@ def _check_parts(data: bytes, *, what: str) -> None:
                     do="Open it in Excel and save it, or write values in place of formulas.",
                 )
     except AuditError as error:
-        raise AuditError(error.what, where=what, do=error.do or SAVE_AS_UTF8) from None
+        raise AuditError(error.what, where=subject, do=error.do or SAVE_AS_UTF8) from None
 
 
-def _rows(sheet: Any, *, what: str) -> Iterator[tuple[int, list[str]]]:
+def _read_rows(sheet: Any, *, subject: str) -> Iterator[tuple[int, list[str]]]:
     """Yield number and cells of each row, without empty cells at its end."""
     n_cells = 0
-    sheet.reset_dimensions()  # what a file says of its size is not believed
+    sheet.reset_dimensions()  # the size that a file states is not trusted
     for number, values in enumerate(sheet.iter_rows(values_only=True), start=1):
-        cells = list(map(_text, values))
+        cells = list(map(_cell_text, values))
         while cells and not cells[-1]:
             cells.pop()
         n_cells += len(cells)
         if number > MAX_ROWS or len(cells) > MAX_COLUMNS or n_cells > MAX_CELLS:
             raise AuditError(
-                "The sheet has too many rows, columns or cells.", where=what, do=SAVE_AS_UTF8
+                "The sheet has too many rows, columns or cells.", where=subject, do=SAVE_AS_UTF8
             )
         if not _ERRORS.isdisjoint(cells):
             raise AuditError(
                 "A cell holds an error of the spreadsheet.",
-                where=Message("{subject}, row {number}", subject=what, number=number),
+                where=Message("{subject}, row {number}", subject=subject, number=number),
                 do="Correct the formula, or write the value in its place.",
             )
         yield number, cells
 
 
-def _text(value: Any) -> str:
-    """Return a cell as a CSV file would have it."""
+def _cell_text(value: Any) -> str:
+    """Return a cell as a CSV file would contain it."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -244,7 +244,7 @@ def try_table(rng: random.Random, outcomes: Told, folder: Path) -> None:
     ):
         _, is_refused = attempt(read, outcomes)
         outcomes["other doors refused"] += is_refused
-    table, is_refused = attempt(lambda: read_table(data, what="table"), outcomes)
+    table, is_refused = attempt(lambda: read_table(data, subject="table"), outcomes)
     outcomes["refused" if is_refused else "read"] += 1
     if table is None:
         is_good = not is_damaged and encoding in ("utf-8", "utf-8-sig") and "\0" not in text

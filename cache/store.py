@@ -27,8 +27,8 @@ import diskcache
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
-from audit.home import changing
-from audit.shelf import Lock, taken, to_disk, whole_file
+from audit.home import check_change_allowed
+from audit.shelf import Lock, sync_to_disk, take_lock, whole_file
 from cache.payload import (
     JSON,
     CorruptValueError,
@@ -102,7 +102,7 @@ class Store:
 
         Raises `TypeError` or `ValueError` if the content cannot be stored (see `cache.payload`).
         """
-        changing()
+        check_change_allowed()
         path = self._path(key)
         payload = seal(key, encode(arrays=arrays, meta=meta))
         with self._explain_errors(), self._lock():
@@ -133,7 +133,7 @@ class Store:
 
     def remove(self, *keys: str) -> None:
         """Remove values; keys without a value are ignored."""
-        changing()
+        check_change_allowed()
         with self._explain_errors(), self._lock():
             for key in keys:
                 self._path(key).unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class Store:
         )
 
     def _lock(self) -> Lock:
-        lock = taken(self.directory / "lock", waits=True)
+        lock = take_lock(self.directory / "lock", waits=True)
         assert lock is not None
         return lock
 
@@ -277,4 +277,4 @@ def _make_folder(path: Path) -> None:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=0o700)
-        to_disk(folder.parent)
+        sync_to_disk(folder.parent)

@@ -45,7 +45,7 @@ from audit.deid.taggers import (
 from audit.deid.tagging import FALLBACK, WITHHOLD, Uncopied, policy_part
 from audit.deid.tasks import NotesToTag, TaggingTask, read_uploads, single_text, tagging_task
 from audit.errors import AuditError
-from audit.foreign import text_form
+from audit.foreign import find_text_form
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
 from audit.patients.register import REGISTER_ENDINGS
@@ -309,7 +309,7 @@ def _draw_pasted(
         blocks.draw_refusal(say, error)
         return
     draw_heading(say, "deidentify_result")
-    if (form := text_form(text, what="notes")) != "plain":
+    if (form := find_text_form(text, subject="notes")) != "plain":
         draw_remark(say, f"deidentify_read_{form}")
     census = census_of(tagged_note) | release.describe()
     if policy.kinds_left:

@@ -32,7 +32,7 @@ from audit.names.people import (
 from audit.notes.dates import DateContext, parse_day, replace_date
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders, has_marks
 from audit.notes.read import Note
-from audit.shelf import new_file, whole_folder
+from audit.shelf import create_file, whole_folder
 
 
 class CorpusFile:
@@ -68,9 +68,11 @@ def corpus_folder(
     `audit.shelf.building_folder`: it stays if the block fails, and is removed when the folder is
     complete.
     """
-    with whole_folder(out, where=subject, stays=(lasting_file,)) as folder:
+    with whole_folder(out, place=subject, stays=(lasting_file,)) as folder:
         with ExitStack() as files:
-            yield {name: CorpusFile(files.enter_context(new_file(folder / name))) for name in names}
+            yield {
+                name: CorpusFile(files.enter_context(create_file(folder / name))) for name in names
+            }
         if lasting_file:
             (folder / lasting_file).unlink(missing_ok=True)
 

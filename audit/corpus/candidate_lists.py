@@ -193,7 +193,7 @@ def read_list(
             where="candidates",
             do="Build it again with --hold-out, or choose other controls.",
         )
-    table = read_table(_file_bytes(corpus, CANDIDATES), what="candidates")
+    table = read_table(_file_bytes(corpus, CANDIDATES), subject="candidates")
     extra_columns = {*table.header[len(_HEADER) :]}
     if table.header[: len(_HEADER)] != _HEADER or not extra_columns <= {*_OTHERS, _ELSEWHERE}:
         raise AuditError(

@@ -23,7 +23,7 @@ from audit.corpus.truth import (
     json_page,
 )
 from audit.errors import Message
-from audit.shelf import Shelf, is_code, now, one_line
+from audit.shelf import Shelf, is_code, make_time_stamp, one_line
 from audit.tables import RowNote
 
 KINDS = ("dummy", "register")
@@ -68,14 +68,14 @@ def _read_corpus(folder: Path) -> KeptCorpus:
     return KeptCorpus(corpus_id=corpus_id, path=folder, n_held_out=n_held_out, **fields)
 
 
-CORPORA = Shelf("corpora", where="corpus", read=_read_corpus)
+CORPORA = Shelf("corpora", label="corpus", read=_read_corpus)
 
 
 def find_corpus(text: str) -> KeptCorpus:
     """Return the corpus that a person gave on the command line, by id or by folder."""
     if is_code(text) and not Path(text).exists():
         return CORPORA.get(text)
-    return CORPORA.at(Path(text).expanduser().absolute())
+    return CORPORA.read_folder(Path(text).expanduser().absolute())
 
 
 def describe_corpus(
@@ -97,7 +97,7 @@ def describe_corpus(
             "kind": kind,
             "source": source,
             "seed": seed,
-            "created": now(),
+            "created": make_time_stamp(),
             "n_notes": n_notes,
             "n_patients": n_patients,
             **({"n_held_out": n_held_out} if n_held_out else {}),

@@ -37,7 +37,7 @@ from audit.notes.formats import (
 from audit.notes.sentences import find_sentences
 from audit.notes.spans import Span, TaggedDocument, merge_spans
 from audit.progress import StopQuestion
-from audit.shelf import new_file
+from audit.shelf import create_file
 from audit.stats import Rate
 from audit.task import Record
 
@@ -545,7 +545,7 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
         line = OutputLine.read(raw_line, where=place)
         refuse_duplicate(str(line.doc_id), doc_ids, place=place)
         output_by_id[str(line.doc_id)] = line.output
-    with new_file(folder / PREDICTIONS) as predictions, new_file(folder / COPIES) as copies:
+    with create_file(folder / PREDICTIONS) as predictions, create_file(folder / COPIES) as copies:
         for note in read_notes(gold, GOLD):
             if note.doc_id in output_by_id:
                 output = output_by_id.pop(note.doc_id)

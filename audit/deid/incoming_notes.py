@@ -23,16 +23,16 @@ from audit.deid.copies import OutputLine, json_line
 from audit.errors import AuditError, Message
 from audit.foreign import (
     decode_text,
+    find_text_form,
     is_fhir,
     is_zip,
+    locate_errors,
     open_regular,
-    reading,
+    read_zip_members,
+    refuse_errors,
     refuse_office_documents,
-    refusing,
-    text_form,
-    zip_members,
 )
-from audit.home import changing, home_folder
+from audit.home import check_change_allowed, home_folder
 from audit.notes.fhir import read_json_values
 from audit.notes.folding import fold_document
 from audit.notes.formats import format_jsonl_line, guess_format, read_text, refuse_duplicate
@@ -118,12 +118,12 @@ class AnnotatedNotes:
         """Return the notes of a file; errors name its number and, if known, the line."""
         texts = []
         for file in self.files[name]:
-            with reading(place):
+            with locate_errors(place):
                 content = self.load(file)
             on_bytes(len(content))
-            texts.append(decode_text(content, what=place)[0] if content else "")
+            texts.append(decode_text(content, subject=place)[0] if content else "")
         text, marks = [*texts, ""][:2]
-        form = text_form(text, what=place) if self.kind in ("inline", "i2b2") else "plain"
+        form = find_text_form(text, subject=place) if self.kind in ("inline", "i2b2") else "plain"
         notes = [*read_text(text, form=self.kind, doc_id=name, subject=place, annotations=marks)]
         # A web page or FHIR stays as it is until it is tagged, unless it has inline tags.
         if self.kind == "inline" and form != "plain" and not any(note.spans for note in notes):
@@ -166,10 +166,10 @@ def _group_files(
 def _refuse_document(names: Sequence[str], load: Callable[[str], bytes], *, subject: str) -> None:
     """Refuse files with an unknown ending by the form of the first of them, if it is known."""
     for name in names[:1]:
-        with reading(subject):
+        with locate_errors(subject):
             head = load(name)[:_HEAD_BYTES]
-        refuse_office_documents(head, what=subject)
-        text_form(head.decode("utf-8", "replace"), what=subject)
+        refuse_office_documents(head, subject=subject)
+        find_text_form(head.decode("utf-8", "replace"), subject=subject)
 
 
 def annotated_notes(path: Path, *, subject: str = "notes") -> AnnotatedNotes:
@@ -233,7 +233,7 @@ def _is_fhir(path: Path) -> bool:
         return not endings.isdisjoint(FHIR_ENDINGS) and endings.isdisjoint(_READ_ENDINGS)
     if path.suffix.lower() != ".txt":
         return False
-    with reading("notes"), open_regular(path) as file:
+    with locate_errors("notes"), open_regular(path) as file:
         return is_fhir(file.read(_HEAD_BYTES).decode("utf-8", "replace"))
 
 
@@ -262,7 +262,7 @@ def keep_upload(content: bytes, *, name: str, subject: str) -> UploadedNotes:
 
 def _read_upload(files: Files, *, subject: str, is_flat: bool) -> list[TaggedDocument]:
     """Return the notes of an upload; unless `is_flat`, all its files must have one form."""
-    with refusing(AuditError("The notes cannot be understood.", where=subject)):
+    with refuse_errors(AuditError("The notes cannot be understood.", where=subject)):
         members = dict(_unpack_members(files, subject=subject))
         notes = _group_files(members, members.__getitem__, subject=subject, is_flat=is_flat)
         if not is_flat and sum(map(len, notes.files.values())) < len(members):
@@ -282,7 +282,7 @@ def keep_path(path: Path, *, subject: str) -> str:
     path = path / SPANS if (path / SPANS).is_file() else path
     if _is_annotated(path):
         return keep_notes(annotated_notes(path, subject=subject).read_all()).digest
-    with reading(subject):
+    with locate_errors(subject):
         digest = fingerprint(path)
         with open_regular(path) as source, whole_file(_folder() / f"{digest}.jsonl") as copy:
             shutil.copyfileobj(source, copy)
@@ -301,7 +301,7 @@ def keep_notes(documents: Sequence[TaggedDocument]) -> UploadedNotes:
 def keep_outputs(content: bytes, *, subject: str) -> UploadedNotes:
     """Keep a model's copies of notes in the form that `align_outputs` reads; a job aligns them."""
     _check_n_lines([content], n_most=MAX_NOTES, subject=subject)
-    text, _ = decode_text(content, what=subject)
+    text, _ = decode_text(content, subject=subject)
     n_notes = 0
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
@@ -339,7 +339,7 @@ def _folder() -> Path:
 
 
 def _keep_text(text: str) -> str:
-    changing()
+    check_change_allowed()
     content = text.encode("utf-8", "surrogatepass")
     digest = hashlib.sha256(content).hexdigest()
     write_whole(_folder() / f"{digest}.jsonl", content)
@@ -357,9 +357,11 @@ def _unpack_members(files: Files, *, subject: str) -> Iterator[tuple[str, bytes]
     n_files, n_left = 0, MAX_UNPACKED_BYTES
     for name, content in files:
         unpacked: Iterable[tuple[str, bytes]] = ((name, content),)
-        refuse_office_documents(content, what=subject)
+        refuse_office_documents(content, subject=subject)
         if is_zip(content):
-            unpacked = zip_members(content, where=subject, max_bytes=n_left, max_files=MAX_FILES)
+            unpacked = read_zip_members(
+                content, place=subject, max_bytes=n_left, max_files=MAX_FILES
+            )
         for member in unpacked:
             n_files += 1
             n_left -= len(member[1])
@@ -401,14 +403,14 @@ def notes_as_jsonl(files: Files) -> bytes:
 
 def _fhir_as_jsonl(files: Files) -> bytes:
     """Return files of FHIR in JSON as one file; empty if any file has another form."""
-    with refusing(AuditError("The notes cannot be understood.", where="notes")):
+    with refuse_errors(AuditError("The notes cannot be understood.", where="notes")):
         members = sorted(_unpack_members(files, subject="notes"))
         if not all(name.lower().endswith(FHIR_ENDINGS) for name, _ in members):
             return b""
         lines: list[bytes] = []
         for number, (_, content) in enumerate(members, start=1):
             place = Message("{subject}, file {number}", subject="notes", number=number)
-            text, _ = decode_text(content, what=place)
+            text, _ = decode_text(content, subject=place)
             if not is_fhir(text):
                 raise AuditError("There is no FHIR resource in the file.", where=place)
             resources = read_json_values(io.StringIO(text, newline="\n"))

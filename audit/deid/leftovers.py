@@ -35,7 +35,7 @@ from audit.deid.sexes import read_sex
 from audit.deid.tagged_sets import TaggedSet, corrections_digest, marked_notes
 from audit.deid.tagging import REDACTED
 from audit.errors import AuditCancelled, AuditError
-from audit.foreign import reading, refusing
+from audit.foreign import locate_errors, refuse_errors
 from audit.notes.formats import read_line
 from audit.notes.mention_words import WORDS
 from audit.notes.patterns import HAN, KATA, fold_characters
@@ -540,9 +540,9 @@ def read_tagged_folder(folder: Path) -> Iterator[tuple[int, TaggedDocument]]:
     """Yield (row, note) for the notes of a folder that `deid tag` wrote."""
     damaged = AuditError("This is no folder of `deid tag`, or it is damaged.", where="--tagged")
     paths = (folder / SPANS, folder / REDACTED)
-    with reading("--tagged"), paths[0].open("rb") as spans, paths[1].open("rb") as released:
+    with locate_errors("--tagged"), paths[0].open("rb") as spans, paths[1].open("rb") as released:
         for spans_line, released_line in zip_longest(spans, released, fillvalue=b""):
-            with refusing(damaged):
+            with refuse_errors(damaged):
                 row = int(json.loads(released_line)["row"])
                 note = read_line(
                     spans_line.decode("utf-8", "surrogatepass"), subject=SPANS, number=row

@@ -27,7 +27,7 @@ from audit.deid.kinds import (
     read_age,
 )
 from audit.errors import AuditError
-from audit.foreign import decode_text, file_bytes
+from audit.foreign import decode_text, read_file_bytes
 from audit.notes.spans import Span, TaggedDocument
 from audit.task import Record
 
@@ -111,7 +111,7 @@ READY = {policy.title: policy for policy in (ALL_OUT, SAFE_HARBOR)}
 
 def read_policy(content: bytes, *, place: str) -> Policy:
     """Return the policy in the content of a JSON file."""
-    return Policy.read(decode_text(content, what=place)[0], where=place)
+    return Policy.read(decode_text(content, subject=place)[0], where=place)
 
 
 def find_policy(name: str) -> Policy:
@@ -119,7 +119,7 @@ def find_policy(name: str) -> Policy:
     if name in READY:
         return READY[name]
     try:
-        content = file_bytes(Path(name))
+        content = read_file_bytes(Path(name))
     except OSError:
         raise AuditError(
             "There is no such policy.",

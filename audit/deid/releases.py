@@ -20,7 +20,7 @@ from audit.deid.release import SURROGATE, Release
 from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.shelf import Shelf, building_folder, is_code, new_identifier, now, one_line
+from audit.shelf import Shelf, building_folder, is_code, make_time_stamp, new_identifier, one_line
 from audit.task import Record
 
 _RECORD = "release.json"
@@ -42,7 +42,7 @@ def _read_release(folder: Path) -> WrittenRelease:
     return release.with_(path=folder, how=release_settings)
 
 
-RELEASES = Shelf("releases", where="release", read=_read_release)
+RELEASES = Shelf("releases", label="release", read=_read_release)
 
 
 @contextmanager
@@ -82,10 +82,10 @@ def _find_stopped_release(folder: Path, release: Release) -> WrittenRelease | No
 def _begin_release(folder: Path, release: Release) -> WrittenRelease:
     title = one_line(folder.resolve().name)
     release_record = WrittenRelease(
-        title=title, created=now(), place=_place_of(folder), how=release
+        title=title, created=make_time_stamp(), place=_place_of(folder), how=release
     )
     key = {KEY: release.key.secret} if release.key else {}
-    return RELEASES.put(new_identifier(), key | {_RECORD: release_record.to_bytes()})
+    return RELEASES.keep_files(new_identifier(), key | {_RECORD: release_record.to_bytes()})
 
 
 def _place_of(folder: Path) -> str:

@@ -42,7 +42,7 @@ from audit.deid.span_metrics import (
     measure_counts,
 )
 from audit.errors import AuditError
-from audit.foreign import refusing
+from audit.foreign import refuse_errors
 from audit.notes.spans import IDENTIFIER, TYPES, Span, TaggedDocument, order_labels
 from audit.shelf import Shelf
 from audit.stats import N_REPLICATES, Estimate, IntArray, Rate
@@ -178,7 +178,7 @@ def misses_csv(cases: Iterable[SpanCase]) -> str:
 
 def read_cases(folder: Path) -> tuple[SpanCase, ...]:
     """Return the cases of a kept score; AuditError if they cannot be read."""
-    with refusing(AuditError("The spans of this score cannot be read.", where="score")):
+    with refuse_errors(AuditError("The spans of this score cannot be read.", where="score")):
         lines = (folder / SPANS).read_bytes().splitlines()
         if (folder / _OLDER_INDEX).is_file():
             with (folder / _OLDER_INDEX).open("rb") as file:
@@ -513,7 +513,7 @@ def _read_score(folder: Path) -> Score:
     return score.with_(score_id=folder.name)
 
 
-SCORES = Shelf("scores", where="score", read=_read_score)
+SCORES = Shelf("scores", label="score", read=_read_score)
 
 
 _COVERED = "covered"

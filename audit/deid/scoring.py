@@ -53,7 +53,14 @@ from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, relabel_document
 from audit.patients.finder import FINDER_VERSION
 from audit.progress import FINISHING, Meter, Phase, combine_phases
-from audit.shelf import building_folder, clear_folder, new_file, now, one_line, write_whole
+from audit.shelf import (
+    building_folder,
+    clear_folder,
+    create_file,
+    make_time_stamp,
+    one_line,
+    write_whole,
+)
 from audit.stats import N_REPLICATES
 from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, read_file_states
 
@@ -221,7 +228,7 @@ class _Run:
             verbatim = self._summary(score_pairs(exact, matcher=task.matcher))
         return Score(
             title=one_line(task.title),
-            created=now(),
+            created=make_time_stamp(),
             gold=task.gold,
             predicted=task.predicted,
             has_five_types=task.has_five_types,
@@ -290,7 +297,7 @@ class _Run:
                 yield gold, predicted
             self.meter.finish(COMPARING)
 
-        with new_file(self.folder / SPANS) as file:
+        with create_file(self.folder / SPANS) as file:
             return score_pairs(
                 report_pairs(),
                 matcher=self.task.matcher,

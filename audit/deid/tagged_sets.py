@@ -41,13 +41,13 @@ from audit.deid.tagging import (
     count_note,
 )
 from audit.errors import AuditCancelled, AuditError
-from audit.home import changing
+from audit.home import check_change_allowed
 from audit.notes.formats import flatten_spans, format_jsonl_line, read_line, write_files
 from audit.notes.spans import Span, TaggedDocument, count_overlapping, merge_spans
 from audit.patients.finder import build_patient_finder
 from audit.patients.register import pack_people
 from audit.progress import StopQuestion
-from audit.shelf import Shelf, now, one_line, taken, write_whole
+from audit.shelf import Shelf, make_time_stamp, one_line, take_lock, write_whole
 from audit.stats import IntArray
 from audit.tables import write_table
 from audit.task import Record
@@ -82,7 +82,7 @@ class Correction(Record):
     gone: tuple[_Written, ...] = ()
     batch: str = Field(default="", max_length=32)
     who: str
-    at: str = Field(default_factory=now)
+    at: str = Field(default_factory=make_time_stamp)
 
 
 ByNote = Mapping[int, tuple[Correction, ...]]
@@ -322,7 +322,7 @@ def _read_set(folder: Path) -> TaggedSet:
     return tagged.with_(path=folder, census=census, how=release)
 
 
-TAGGED_SETS = Shelf("tagged", where="tagged notes", read=_read_set)
+TAGGED_SETS = Shelf("tagged", label="tagged notes", read=_read_set)
 
 
 def begin_set(
@@ -340,14 +340,16 @@ def begin_set(
     """
     if (TAGGED_SETS.place(tagged_id) / ASKED).is_file():
         return TAGGED_SETS.get(tagged_id)
-    record = TaggedSet(title=one_line(title), created=now(), how=release, **fields).plain()
+    record = TaggedSet(
+        title=one_line(title), created=make_time_stamp(), how=release, **fields
+    ).plain()
     content_by_name = {
         INPUT: notes,
         REGISTER: register,
         KEY: release.key.secret if release.key else None,
     }
     files = {name: content for name, content in content_by_name.items() if content is not None}
-    return TAGGED_SETS.put(tagged_id, files | {ASKED: census_file(record)})
+    return TAGGED_SETS.keep_files(tagged_id, files | {ASKED: census_file(record)})
 
 
 CORRECTIONS = "corrections.jsonl"
@@ -388,9 +390,11 @@ def corrections_digest(tagged: TaggedSet) -> str:
 
 def keep_corrections(tagged: TaggedSet, corrections: Sequence[Correction]) -> None:
     """Append corrections, undoing ones included; they are on the disk when this returns."""
-    changing()
+    check_change_allowed()
     TAGGED_SETS.get(tagged.tagged_id)
-    lock = taken(tagged.path, is_folder=True, waits=True)  # two windows may correct the same notes
+    lock = take_lock(
+        tagged.path, is_folder=True, waits=True
+    )  # two windows may correct the same notes
     assert lock is not None
     with lock:
         new_lines = b"".join(correction.to_bytes() + b"\n" for correction in corrections)

@@ -367,7 +367,7 @@ def _read_tagger(folder: Path) -> KnownTagger:
     )
 
 
-TAGGERS = Shelf("taggers", where="tagger", read=_read_tagger)
+TAGGERS = Shelf("taggers", label="tagger", read=_read_tagger)
 
 
 def tagger_dir(tagger_id: str) -> Path:

@@ -74,7 +74,7 @@ def read_uploads(files: Files) -> NotesToTag:
     if len(files) == 1 and files[0][0].lower().endswith((".jsonl", ".csv", *FHIR_ENDINGS)):
         return NotesToTag("uploaded", content=files[0][1])
     if len(files) == 1 and files[0][0].lower().endswith((".txt", ".html", ".htm")):
-        text, _ = decode_text(files[0][1], what="notes")
+        text, _ = decode_text(files[0][1], subject="notes")
         if is_fhir(text):
             return NotesToTag("uploaded", content=files[0][1])
         return single_text(text, source="uploaded")

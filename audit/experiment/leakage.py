@@ -42,7 +42,7 @@ from audit.rng import generator
 from audit.run import run_audit
 from audit.shelf import Shelf, private_folder, write_whole
 from audit.stats import NO_ESTIMATE, BoolArray, Estimate, Rate, bootstrap_ranking
-from audit.tables import counted, decimal, estimated, markdown_table
+from audit.tables import decimal, format_counts, format_estimate, markdown_table
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
 from audit.training.trainings import MODEL, PretrainTask, TrainedModel
@@ -152,7 +152,7 @@ class LeakageTask(Task):
                     should_stop=contact.should_stop,
                     say=contact.say,
                 )
-            LEAKAGE.put(identifier, tables.files())
+            LEAKAGE.keep_files(identifier, tables.files())
         return (identifier,)
 
     @property
@@ -688,7 +688,7 @@ def leakage_markdown(tables: LeakageTables) -> str:
             [
                 (
                     arm.code,
-                    f"{counted(arm.left)} ({100 * arm.left.value:.1f} %)",
+                    f"{format_counts(arm.left)} ({100 * arm.left.value:.1f} %)",
                     f"{arm.n_exposed} of {arm.n_patients}",
                     f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
                     f"{100 * arm.other_chars:.1f} %",
@@ -716,7 +716,7 @@ def leakage_markdown(tables: LeakageTables) -> str:
                     row.controls,
                     *map(_format_range, (row.auc, row.tpr_at_1, row.tpr_at_10)),
                     *map(_format_range, (row.minus_raw, row.minus_perfect)),
-                    counted(row.flagged),
+                    format_counts(row.flagged),
                 )
                 for row in tables.leaks
                 if row.group == ALL
@@ -732,7 +732,7 @@ def leakage_markdown(tables: LeakageTables) -> str:
                     _GROUP_WORDS[row.group],
                     row.n_members,
                     *map(_format_range, (row.auc, row.minus_raw, row.minus_perfect)),
-                    counted(row.flagged),
+                    format_counts(row.flagged),
                 )
                 for row in tables.leaks
                 if row.group != ALL and row.code in split_codes
@@ -746,7 +746,7 @@ def leakage_markdown(tables: LeakageTables) -> str:
 
 
 def _format_range(estimate: Estimate) -> str:
-    return estimated(estimate, digits=2, between=" to ")
+    return format_estimate(estimate, digits=2, between=" to ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -779,4 +779,4 @@ def _read(folder: Path) -> KeptLeakage:
     return KeptLeakage(folder.name, path.stat().st_mtime, tables)
 
 
-LEAKAGE = Shelf("leakage", where="leakage", read=_read, newest=attrgetter("ended_at"))
+LEAKAGE = Shelf("leakage", label="leakage", read=_read, newest=attrgetter("ended_at"))

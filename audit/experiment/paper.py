@@ -34,7 +34,7 @@ from audit.corpus.make import CorpusTask, make_corpus
 from audit.corpus.make import phases as corpus_phases
 from audit.corpus.truth import PASSAGES, PRIVATE
 from audit.errors import AuditError
-from audit.foreign import reading
+from audit.foreign import locate_errors
 from audit.home import results_dir
 from audit.models.inspect import inspect_model
 from audit.notes.passages import read_passages
@@ -53,7 +53,7 @@ from audit.report.report import AuditReport, Rule, Stratum
 from audit.run import run_audit
 from audit.shelf import private_folder, write_private, write_whole
 from audit.stats import BoolArray, Rate
-from audit.tables import UNDEFINED, Cells, counted, decimal, estimated, markdown_table
+from audit.tables import UNDEFINED, Cells, decimal, format_counts, format_estimate, markdown_table
 from audit.task import MAX_SEED, Columns, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
 from audit.training.trainings import PretrainTask, snapshot_name
@@ -270,7 +270,7 @@ def _make_training(order: ExperimentTask) -> PretrainTask:
 
 def _yield_questions(order: ExperimentTask) -> Iterator[AuditRequest]:
     """Yield each scenario's request, with M_general in the place of M_hospital."""
-    corpus = CORPORA.at(order.out / "corpus")
+    corpus = CORPORA.read_folder(order.out / "corpus")
     candidates = read_list(corpus, controls=CONTROLS)
     content = select_passages(corpus, candidates)
     passages = read_passages(content, subject="passages", file_name=PASSAGES)
@@ -290,7 +290,7 @@ def _yield_questions(order: ExperimentTask) -> Iterator[AuditRequest]:
 
 def _claim_folder(order: ExperimentTask) -> None:
     """Record the order in its folder; refuse a folder with other contents or another order."""
-    with reading("notes"):
+    with locate_errors("notes"):
         state = order.notes.stat()
     content = {
         "digest": order.trained_digest(),
@@ -490,7 +490,7 @@ def _table2(tables: Tables) -> Iterator[Cells]:
 def _rule_line(row: Mapping[str, Any], *, label: str) -> Cells:
     counts = row["confusion"]
     rates = [rate.interval() for rate in (counts.accuracy, counts.recall, counts.precision)]
-    cells = (estimated(estimate, digits=3) for estimate in (row["f1"], *rates))
+    cells = (format_estimate(estimate, digits=3) for estimate in (row["f1"], *rates))
     attack = _ATTACK_WORDS[row["attack"]]
     return (label, row["controls"].capitalize(), attack, *cells, *vars(counts).values())
 
@@ -514,13 +514,13 @@ def _table_by_epochs(tables: Tables, *, attack: str) -> str:
     rankings, flag_rows = (
         [row for row in tables[name] if row["attack"] == attack] for name in ("rankings", "found")
     )
-    members = {row["epochs"]: counted(row["members"]) for row in flag_rows}
+    members = {row["epochs"]: format_counts(row["members"]) for row in flag_rows}
     scores = dict.fromkeys(row["score"] for row in rankings)
     rows = [
         (
             f"{epochs:g}",
             controls.capitalize(),
-            *(estimated(row["auc"], digits=2) for row in line_rows),
+            *(format_estimate(row["auc"], digits=2) for row in line_rows),
             members[epochs],
         )
         for (epochs, controls), line_rows in groupby(rankings, itemgetter("epochs", "controls"))

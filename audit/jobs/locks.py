@@ -7,7 +7,7 @@ from pathlib import Path
 
 from audit.errors import AuditError
 from audit.home import home_folder
-from audit.shelf import Lock, taken
+from audit.shelf import Lock, take_lock
 from audit.task import DEVICES, SHORT
 
 QUEUES = (*DEVICES, SHORT)
@@ -58,6 +58,6 @@ def explain_unusable(error: Exception) -> AuditError:
 
 def _take_lock(name: str, *, waits: bool = False) -> Lock | None:
     try:
-        return taken(jobs_dir() / name, waits=waits)
+        return take_lock(jobs_dir() / name, waits=waits)
     except OSError as error:
         raise explain_unusable(error) from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from audit.errors import AuditCancelled, AuditError, Message
-from audit.home import changing
+from audit.home import check_change_allowed
 from audit.jobs import locks, table
 from audit.jobs.table import COMMAND, WORKER, Failure, Job, has_order, read_order
 from audit.shelf import Lock
@@ -215,7 +215,7 @@ def submit(kind: str, *, owner: str = "", **fields: object) -> Job:
 
 def ask(question: Question, *, owner: str = "") -> Job:
     """Add a job for a question, or return the job that the question already has."""
-    changing()
+    check_change_allowed()
     result = task_class(question.kind).read_answer(question)
     if result and (done_job := table.find_latest_done(question.digest)):
         return done_job
@@ -229,7 +229,7 @@ def ask(question: Question, *, owner: str = "") -> Job:
 
 def cancel(job_id: str) -> Job:
     """Stop a job; finished parts are kept. A job that has ended stays unchanged."""
-    changing()
+    check_change_allowed()
     table.ask_to_cancel(job(job_id).job_id)
     recover()
     return job(job_id)
@@ -240,7 +240,7 @@ def resume(job_id: str) -> Job:
 
     Raises AuditError if there is no such job, or if its order is no longer kept.
     """
-    changing()
+    check_change_allowed()
     old = job(job_id)
     if old.state not in table.RESUMABLE:
         return old
@@ -271,5 +271,5 @@ def can_resume(job: Job) -> bool:
 
 def forget(job_id: str) -> None:
     """Remove an ended job and its order, which holds names; its results stay."""
-    changing()
+    check_change_allowed()
     table.forget(job_id)

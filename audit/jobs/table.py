@@ -14,7 +14,7 @@ from typing import Any
 from audit.errors import AuditError, Message
 from audit.jobs.locks import explain_unusable, jobs_dir, table_lock
 from audit.progress import FINISHING, LOADING, Progress, ProgressListener
-from audit.shelf import is_code, new_identifier, now, whole_file
+from audit.shelf import is_code, make_time_stamp, new_identifier, whole_file
 from audit.task import Contact, Question
 from cache.store import private_database
 
@@ -170,9 +170,9 @@ def insert(
         phase="",
         share=float(bool(result)),
         seconds_left=None,
-        created=now(),
+        created=make_time_stamp(),
         started="",
-        finished=now() if result else "",
+        finished=make_time_stamp() if result else "",
         n_attempts=0,
         is_cancel_wanted=0,
         runner=runner,
@@ -317,7 +317,7 @@ def forget(job_id: str) -> None:
 
 def _change(job_id: str, condition: str, change: str, **values: Any) -> bool:
     query = f"update jobs set {change} where job_id = :job_id and {condition}"
-    return _execute(query, values | {"job_id": job_id, "now": now()}) > 0
+    return _execute(query, values | {"job_id": job_id, "now": make_time_stamp()}) > 0
 
 
 def _execute(query: str, values: Any) -> int:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from safetensors import safe_open
 
 from audit.errors import AuditError
-from audit.foreign import json_value, open_regular, reading, refusing
+from audit.foreign import locate_errors, open_regular, parse_json_value, refuse_errors
 from audit.home import data_home
 from audit.models.case import (
     Normalizer,
@@ -137,9 +137,9 @@ def make_read_error(fault: Exception, *, place: str) -> AuditError:
 
 
 def parse_json(data: bytes, *, place: str) -> dict[str, object]:
-    """Parse a JSON object strictly, as `audit.foreign.json_value` does."""
+    """Parse a JSON object strictly, as `audit.foreign.parse_json_value` does."""
     refusal = AuditError("This is not a valid JSON object.", where=place, do=_COPY_FILE)
-    value = json_value(data, refusal=refusal)
+    value = parse_json_value(data, refusal=refusal)
     if not isinstance(value, dict):
         raise refusal
     return value
@@ -476,7 +476,7 @@ def _read_header(path: Path) -> _Header:
                 raise broken
     except OSError as fault:
         raise make_read_error(fault, place="") from None
-    with refusing(broken), safe_open(path, framework="numpy") as file:
+    with refuse_errors(broken), safe_open(path, framework="numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {
             name: (slice_.get_dtype(), tuple(slice_.get_shape())) for name, slice_ in slices.items()
@@ -772,7 +772,7 @@ def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
     if file.endswith(".txt"):
         # Counted in the bytes: as objects they would be a hundred times as large.
         _refuse_more(data.count(b"\n"), than=MAX_VOCABULARY)
-        with refusing(AuditError("The vocabulary is not UTF-8 text.")):
+        with refuse_errors(AuditError("The vocabulary is not UTF-8 text.")):
             text = data.decode("utf-8").removesuffix("\n")
         lines = text.split("\n") if text and file == "vocab.txt" else []
         return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
@@ -863,7 +863,7 @@ class ModelSummary:
 def read_model_files(path: Path) -> ModelFiles:
     """Read and check all files of a model directory except the weights themselves."""
     folder = open_folder(path)
-    with refusing(
+    with refuse_errors(
         AuditError(
             "The model's files cannot be understood.",
             where=folder.name,
@@ -898,5 +898,5 @@ def compute_model_digest(path: Path) -> str:
     weights. It does not depend on the place, the version or the name under which it was saved.
     """
     files = read_model_files(path)
-    with reading(files.folder.locate(SINGLE_FILE)):
+    with locate_errors(files.folder.locate(SINGLE_FILE)):
         return files.digest(fingerprint(files.weights))

@@ -20,7 +20,7 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
-from audit.foreign import open_regular, reading, refuse_without_memory, refusing
+from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
 from audit.models.inspect import (
     SINGLE_FILE,
     ModelConfig,
@@ -81,19 +81,19 @@ def _refuse_without_memory(files: ModelFiles) -> None:
     n_weights = (
         sum(map(math.prod, compute_expected_shapes(files.config).values())) * torch.float32.itemsize
     )
-    with reading(files.folder.locate(SINGLE_FILE)):
+    with locate_errors(files.folder.locate(SINGLE_FILE)):
         n_file = files.weights.stat().st_size
-    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), where=files.folder.name)
+    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), place=files.folder.name)
 
 
 def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     """Read every expected tensor as float32, check that it is finite, and compute the digest."""
     expected, place = compute_expected_shapes(files.config), files.folder.locate(SINGLE_FILE)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
-    with reading(place), open_regular(files.weights) as file:
+    with locate_errors(place), open_regular(files.weights) as file:
         data = file.read()
     digest = files.digest(hashlib.sha256(data).hexdigest())
-    with refusing(_make_change_error(place)):
+    with refuse_errors(_make_change_error(place)):
         tensors = load_tensors(data)
     del data
     current_tensors = {update_tensor_name(name): tensor for name, tensor in tensors.items()}
@@ -138,7 +138,7 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
     # A new module has random weights; the caller's random generator must not advance.
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
-    with refusing(_make_change_error(place)):
+    with refuse_errors(_make_change_error(place)):
         model.load_state_dict(weights, strict=True)
     return model.eval()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError, Message
-from audit.home import DEMO_HOSPITAL, registered_folders
+from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.models.inspect import (
     LABEL,
     ModelSummary,
@@ -76,7 +76,7 @@ def _inspect_registered(model_id: str, path: Path) -> RegisteredModel:
 
 
 def _list_folders() -> tuple[tuple[str, Path], ...]:
-    return registered_folders(VARIABLE, taken=LABEL, unnamed="models")
+    return list_registered_folders(VARIABLE, reserved=LABEL, unnamed="models")
 
 
 def _walk_folders() -> Iterator[tuple[str, Path]]:

@@ -23,7 +23,7 @@ from audit.names.candidates import (
     with_kinds,
 )
 from audit.names.letter_case import with_usual_case
-from audit.tables import RowNote, Table, csv_table, json_table, table_of_rows, write_table
+from audit.tables import RowNote, Table, make_table, read_csv_table, read_json_table, write_table
 from audit.text import (
     BRACKETS,
     DOUBTFUL,
@@ -39,7 +39,7 @@ from audit.text import (
     heading_key,
     written_name,
 )
-from audit.workbooks import MEMORY_BYTES, SECONDS, is_workbook, sheet_rows, too_large
+from audit.workbooks import MEMORY_BYTES, SECONDS, is_workbook, make_size_refusal, read_sheet_rows
 
 _COLUMNS = (
     "is_member",
@@ -115,7 +115,7 @@ def read_names(
     table = _read_file(data, subject=subject)
     names, columns = _find_columns(table, subject=subject)
     notes: list[RowNote] = [*table.notes]
-    used = names.used.union(columns.values())
+    used = names.read_columns.union(columns.values())
     unread = [str(column + 1) for column in range(len(table.header)) if column not in used]
     if unread:
         unread_message = Message("These columns are not read: {unread}.", unread=", ".join(unread))
@@ -162,22 +162,22 @@ def _read_file(data: bytes, *, subject: str) -> Table:
     """Read a table in the format that its bytes show, whatever the file is called."""
     if is_workbook(data):
         return _read_workbook(data, subject=subject)
-    text, encoding = decode_text(data, what=subject)
-    read_text = json_table if text.lstrip().startswith("{") else csv_table
-    return read_text(text, encoding=encoding, what=subject)
+    text, encoding = decode_text(data, subject=subject)
+    read_text = read_json_table if text.lstrip().startswith("{") else read_csv_table
+    return read_text(text, encoding=encoding, subject=subject)
 
 
 def _read_workbook(data: bytes, *, subject: str) -> Table:
     """Read the first sheet of a workbook."""
-    refuse_too_large(data, what=subject)
+    refuse_too_large(data, subject=subject)
     n_sheets, rows = call_limited(
-        sheet_rows,
+        read_sheet_rows,
         data,
         subject,
         place=subject,
         seconds=SECONDS,
         n_bytes=MEMORY_BYTES,
-        refusal=too_large(subject),
+        refusal=make_size_refusal(subject),
     )
     header = rows[0][1] if rows else []
     padded = ((number, cells + [""] * (len(header) - len(cells))) for number, cells in rows[1:])
@@ -185,7 +185,7 @@ def _read_workbook(data: bytes, *, subject: str) -> Table:
     if n_sheets > 1:
         sheet_message = Message("The workbook has {n} sheets; the first one is read.", n=n_sheets)
         notes = (RowNote(1, sheet_message),)
-    return table_of_rows(header, padded, encoding="xlsx", what=subject, notes=notes)
+    return make_table(header, padded, encoding="xlsx", subject=subject, notes=notes)
 
 
 def _with_one_source(listed: Candidates, *, location: str) -> Candidates:

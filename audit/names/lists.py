@@ -25,7 +25,7 @@ from audit.names.pools import pools_by_script
 from audit.names.spelling import CountPieces
 from audit.notes.passages import Passages, normalize_passages, read_passages
 from audit.progress import Meter, Phase, ProgressListener
-from audit.shelf import now, one_line
+from audit.shelf import make_time_stamp, one_line
 from audit.tables import RowNote
 from cache.store import Store
 
@@ -215,7 +215,7 @@ def _keep_line(
     """Keep a line; without a new title it keeps its old one."""
     older_line = _load_line(kind, digest, store)
     title = one_line(label) or (older_line.label if older_line else "")
-    record: dict[str, Any] = {"label": title, "at": now(), _COUNT_KEYS[kind]: n}
+    record: dict[str, Any] = {"label": title, "at": make_time_stamp(), _COUNT_KEYS[kind]: n}
     record |= {"source": source} if source else {}
     store.put_record(f"{kind}-line/{digest}", record)
 

@@ -21,7 +21,7 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from audit.errors import AuditError, Message
-from audit.foreign import MAX_FILE_BYTES, decode_text, json_value, text_form
+from audit.foreign import MAX_FILE_BYTES, decode_text, find_text_form, parse_json_value
 from audit.notes.markup import extract_html_text
 from audit.notes.mention_words import WORDS
 from audit.tables import RowNote
@@ -170,7 +170,7 @@ def read_json_values(lines: Iterator[str]) -> Iterator[Any]:
 
 def _parse_line(line: str) -> Any:
     with suppress(AuditError):
-        return json_value(line.strip().removeprefix("\ufeff"), refusal=AuditError(""))
+        return parse_json_value(line.strip().removeprefix("\ufeff"), refusal=AuditError(""))
     return None
 
 
@@ -192,7 +192,7 @@ def _parse_whole_file(first: str, lines: Iterator[str]) -> Any:
         where="notes",
         do="Write one resource a line (NDJSON).",
     )
-    return json_value("".join(pieces).lstrip("\ufeff"), refusal=refusal)
+    return parse_json_value("".join(pieces).lstrip("\ufeff"), refusal=refusal)
 
 
 def _read_bundle(
@@ -308,8 +308,8 @@ def _read_attachment(data: str, content_type: str) -> str:
         raise AuditError("The attachment is damaged.") from None
     if not raw:
         return ""
-    text, _ = decode_text(raw, what="notes")
-    form = text_form(text, what="notes")
+    text, _ = decode_text(raw, subject="notes")
+    form = find_text_form(text, subject="notes")
     if form == "fhir":
         raise AuditError("The attachment is no text, but {kind}.", kind="FHIR")
     return extract_html_text(text) if kind in _HTML_TYPES or form == "html" else text

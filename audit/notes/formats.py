@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
 
 from audit.errors import AuditError, Message
-from audit.foreign import open_regular, reading
+from audit.foreign import locate_errors, open_regular
 from audit.notes.folding import reads_alike, with_text
 from audit.notes.spans import (
     FOREIGN,
@@ -759,7 +759,7 @@ def refuse_duplicate(doc_id: str, doc_ids: set[str], *, place: str) -> None:
 
 def read_numbered_lines(path: Path, subject: str) -> Iterator[tuple[int, str]]:
     """Yield the number, from 1, and the text of each line of a file that is not blank."""
-    with reading(subject), open_regular(path) as lines:
+    with locate_errors(subject), open_regular(path) as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
                 try:

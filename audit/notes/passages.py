@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 
 from audit.errors import AuditError, Message
-from audit.foreign import GZIP, decode_text, unpacked_gzip
+from audit.foreign import GZIP, decode_text, unpack_gzip
 from audit.notes.placeholders import find_loose_slot, find_name_slot, holds_blanks
-from audit.tables import Row, RowNote, json_rows, read_table
+from audit.tables import Row, RowNote, read_json_rows, read_table
 from audit.text import (
     HEADINGS,
     MAX_NAME_CHARS,
@@ -105,7 +105,7 @@ def normalize_passages(
     and each line has the number of its row.
     """
     if data.startswith(GZIP):
-        data, file_name = unpacked_gzip(data, what=subject), file_name.lower().removesuffix(".gz")
+        data, file_name = unpack_gzip(data, subject=subject), file_name.lower().removesuffix(".gz")
     is_json = is_jsonl(data, file_name=file_name)
     if not placeholder:
         return data, "passages.jsonl" if is_json else "passages.csv"
@@ -215,7 +215,7 @@ def _explain_omission(text: str) -> str:
 
 
 def _read_csv_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
-    table = read_table(data, what=subject)
+    table = read_table(data, subject=subject)
     _find_columns(table.header)
     rows = zip(table.row_numbers, table.rows, strict=True)
     return table.encoding, (
@@ -224,8 +224,8 @@ def _read_csv_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | Ro
 
 
 def _read_jsonl_rows(data: bytes, *, subject: str) -> tuple[str, Iterable[Row | RowNote]]:
-    text, encoding = decode_text(data, what=subject)
-    return encoding, json_rows(text, what=subject)
+    text, encoding = decode_text(data, subject=subject)
+    return encoding, read_json_rows(text, subject=subject)
 
 
 def _read_cells(record: Row | RowNote) -> dict[str, str]:
@@ -242,7 +242,9 @@ def _read_parts(record: Row | RowNote) -> tuple[str, str, tuple[str, str] | int 
     text = cells[columns["text"]]
     values = {field: cells[column].strip() for field, column in columns.items()}
     passage_id, name_id = values.get("passage_id", str(record.row)), values.get("name_id", "")
-    name_cells = () if name_id or names.is_empty else tuple(cells[column] for column in names.used)
+    name_cells = (
+        () if name_id or names.is_empty else tuple(cells[column] for column in names.read_columns)
+    )
     if not passage_id or max(map(len, (passage_id, *name_cells))) > MAX_NAME_CHARS:
         raise ValueError(
             Message(

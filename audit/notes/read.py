@@ -26,15 +26,15 @@ from audit.foreign import (
     MAX_FILE_BYTES,
     SAVE_AS_UTF8,
     decode_text,
+    find_text_form,
     is_fhir,
     open_regular,
+    refuse_errors,
     refuse_escapes,
     refuse_office_documents,
     refuse_other_formats,
-    refusing,
-    text_form,
 )
-from audit.home import DEMO_HOSPITAL, registered_folders
+from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.notes.fhir import Groups, KnownPeople, Resource, read_resources, read_text_and_people
 from audit.notes.markup import MAX_HTML_CHARS, extract_html_text
 from audit.tables import (
@@ -42,10 +42,10 @@ from audit.tables import (
     MAX_FIELD_CHARS,
     Row,
     RowNote,
-    csv_records,
-    delimiter_of,
+    find_delimiter,
     is_whole,
-    json_records,
+    read_csv_records,
+    read_json_records,
 )
 from audit.text import HEADINGS, heading_key
 
@@ -126,14 +126,14 @@ def detect_encoding(head: bytes, *, subject: str) -> str:
     """
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or head.count(0) > _MAX_NUL_SHARE * len(head):
         raise AuditError("The file is UTF-16 or not text.", where=subject, do=SAVE_AS_UTF8)
-    refuse_escapes(head, what=subject)
+    refuse_escapes(head, subject=subject)
     text = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode(head)
     n_broken = len(HALVES.findall(text))
     n_good = len(text) - len(text.encode("ascii", errors="ignore")) - n_broken
     if n_broken > n_good:
         full_lines = head[: head.rfind(b"\n") + 1] or head
         try:
-            if decode_text(full_lines.replace(b"\0", b""), what=subject)[1] == "CP932":
+            if decode_text(full_lines.replace(b"\0", b""), subject=subject)[1] == "CP932":
                 return "cp932"
         except AuditError:
             if n_broken > max(1, len(text) // _FEW_BROKEN):
@@ -146,11 +146,11 @@ def _read_csv_table(
 ) -> tuple[tuple[str, ...], Iterator[tuple[int, list[str]]]]:
     """Return the header of a CSV file, and its rows with their numbers."""
     first = next(lines, "")
-    delimiter, begin = delimiter_of(first, what="notes")
+    delimiter, begin = find_delimiter(first, subject="notes")
     if begin:
         first = first[begin:] or next(lines, "")
-        delimiter_of(first, what="notes")  # refuses a header that is too long
-    records = csv_records(chain([first], lines), delimiter, what="notes")
+        find_delimiter(first, subject="notes")  # refuses a header that is too long
+    records = read_csv_records(chain([first], lines), delimiter, subject="notes")
     header = tuple(name.strip() for name in next(records)[1])
     return header, records
 
@@ -262,7 +262,7 @@ class NoteSource:
                 self, names=list(dict.fromkeys(column_names)), on_bytes=on_bytes
             )
         lines = read_lines(self.path, codec=self.codec, on_bytes=on_bytes)
-        return json_records(lines) if self.kind == "jsonl" else _read_csv_rows(lines)
+        return read_json_records(lines) if self.kind == "jsonl" else _read_csv_rows(lines)
 
 
 def open_notes(path: Path, *, columns: Mapping[str, str] | None = None) -> NoteSource:
@@ -309,7 +309,7 @@ def _probe_file(path: Path) -> tuple[str, str, tuple[str, ...]]:
     if head.startswith(_PARQUET):
         with _open_parquet(path) as file, _refuse_damage():
             return "parquet", "", tuple(file.schema_arrow.names)
-    refuse_office_documents(head, what="notes")
+    refuse_office_documents(head, subject="notes")
     for magic, kind in ARCHIVES.items():
         if head.startswith(magic) and magic != GZIP:
             raise AuditError(
@@ -319,10 +319,10 @@ def _probe_file(path: Path) -> tuple[str, str, tuple[str, ...]]:
     text = head.decode(codec, "surrogateescape")
     if is_fhir(text):
         return "fhir", codec, ()
-    refuse_other_formats(text, what="notes")
+    refuse_other_formats(text, subject="notes")
     lines = iter(io.StringIO(text, newline="\n"))
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
-        rows = (record for record in json_records(lines) if isinstance(record, Row))
+        rows = (record for record in read_json_records(lines) if isinstance(record, Row))
         return "jsonl", codec, tuple(dict.fromkeys(name for row in rows for name in row.cells))
     if path.suffix.lower() == ".txt":
         raise AuditError(
@@ -401,7 +401,7 @@ def _read_document(text: str) -> tuple[str, Groups]:
     """Return the plain text of a note, and the people whom other fields of a FHIR note name."""
     if len(text) > MAX_HTML_CHARS:
         return text, ()
-    form = text_form(text, what="")
+    form = find_text_form(text, subject="")
     if form == "fhir":
         return read_text_and_people(text)
     return (extract_html_text(text) if form == "html" else text), ()
@@ -467,7 +467,7 @@ def _open_parquet(path: Path) -> Any:
 
 
 def _refuse_damage() -> AbstractContextManager[None]:
-    return refusing(AuditError("The Parquet file is damaged.", where="notes"))
+    return refuse_errors(AuditError("The Parquet file is damaged.", where="notes"))
 
 
 def _read_parquet_rows(
@@ -570,7 +570,7 @@ def _make_example() -> NoteFile:
 
 def _walk_folders() -> Iterator[NoteFile]:
     """Yield readable files and folders in order of name; links are not followed."""
-    for label, top in registered_folders(VARIABLE, taken="example", unnamed="notes"):
+    for label, top in list_registered_folders(VARIABLE, reserved="example", unnamed="notes"):
         for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
             folder = Path(name)
             parts = (label, *folder.relative_to(top).parts)

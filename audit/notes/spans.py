@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from audit.errors import AuditError
-from audit.foreign import json_value
+from audit.foreign import parse_json_value
 from audit.text import word_lists
 
 MAX_LABEL_CHARS = 100
@@ -230,7 +230,7 @@ def read_label_map(text: str, *, subject: str) -> LabelMap:
     )
     if text.count(",") >= _MAX_LABELS:
         raise refusal
-    labels = json_value(text, refusal=refusal)
+    labels = parse_json_value(text, refusal=refusal)
     if not isinstance(labels, dict) or not all(
         value is None or (isinstance(value, str) and len(value) <= MAX_LABEL_CHARS)
         for value in labels.values()

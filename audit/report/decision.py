@@ -12,8 +12,8 @@ from pydantic import Field
 
 from audit.access_log import record
 from audit.errors import AuditError
-from audit.home import changing
-from audit.shelf import now, taken
+from audit.home import check_change_allowed
+from audit.shelf import make_time_stamp, take_lock
 from audit.task import Record
 from cache.store import Store
 
@@ -99,7 +99,7 @@ def decide(
         reasons=reasons,
         language=language,
         by=by,
-        at=now(),
+        at=make_time_stamp(),
     )
     return _keep(new, old=decision, action="decided", person=by, role="auditor", store=store)
 
@@ -124,7 +124,7 @@ def sign(
         raise AuditError("A signature needs a name.", where="decision")
     if name.casefold() in (signature.name.casefold() for signature in decision.signatures):
         raise AuditError("This person has signed already.", where="decision")
-    signature = Signature(name=name, role=role, at=now(), is_login=is_login)
+    signature = Signature(name=name, role=role, at=make_time_stamp(), is_login=is_login)
     new = decision.with_(signatures=(*decision.signatures, signature))
     return _keep(new, old=decision, action="signed", person=by, role=role, store=store)
 
@@ -142,10 +142,10 @@ def _keep(
     new: Decision, *, old: Decision, action: str, person: str, role: str, store: Store
 ) -> Decision:
     """Log a step and store the new decision, unless somebody else was faster."""
-    changing()
+    check_change_allowed()
     if store.get_record(f"audit/{new.audit}") is None:
         raise AuditError("This audit is not kept here.", where="decision")
-    lock = taken(store.directory / "decision.lock", waits=True)
+    lock = take_lock(store.directory / "decision.lock", waits=True)
     assert lock is not None
     with lock:
         history = read_decision_history(new.audit, store=store)

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from audit import access_log
 from audit.attack.question import question_digest
 from audit.errors import AuditError, Message
-from audit.foreign import is_zip, refusing, zip_members
+from audit.foreign import is_zip, read_zip_members, refuse_errors
 from audit.report import export
 from audit.report.decision import read_decision_history
 from audit.report.report import SCHEMA, AuditReport
@@ -127,7 +127,7 @@ def _read_report(check: Check, files: Files) -> AuditReport | None:
     content = _parse_json(files[_REPORT])
     schema = content.get("schema") if isinstance(content, dict) else None
     try:
-        with refusing(AuditError("report.json cannot be read.")):
+        with refuse_errors(AuditError("report.json cannot be read.")):
             if not isinstance(content, dict):
                 raise ValueError("no record")
             return AuditReport.from_json(content)
@@ -140,12 +140,14 @@ def _read_report(check: Check, files: Files) -> AuditReport | None:
 
 
 def _read_files(path: Path) -> dict[str, bytes]:
-    with refusing(_NO_REPORT):
+    with refuse_errors(_NO_REPORT):
         if path.is_file() and path.suffix == ".zip":
             if path.stat().st_size > MAX_BYTES or not is_zip(data := path.read_bytes()):
                 raise _NO_REPORT
             members = dict(
-                zip_members(data, where="report", max_bytes=MAX_BYTES, max_files=2 * len(KNOWN))
+                read_zip_members(
+                    data, place="report", max_bytes=MAX_BYTES, max_files=2 * len(KNOWN)
+                )
             )
             parts = [name.rpartition("/") for name in members]
             files = dict(zip((name for *_, name in parts), members.values(), strict=True))

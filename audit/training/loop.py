@@ -299,7 +299,7 @@ class Learner(ABC):
         Parameters
         ----------
         folder
-            The folder of this training only, locked by `audit.shelf.alone`.
+            The folder of this training only, locked by `audit.shelf.hold_training_folder`.
         facts
             Content of `training.json`: JSON values, among them `key` and, if given, device,
             precision and kernels.

@@ -42,7 +42,7 @@ from audit.progress import (
     estimate_seconds,
 )
 from audit.rng import generator, torch_seed
-from audit.shelf import alone, now, whole_folder, write_whole
+from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
 from audit.task import queue_of
 from audit.training.config import TrainSettings, read_process_number
 from audit.training.loop import (
@@ -242,7 +242,7 @@ def train(
     settings.refuse_idle(read_process_number()[1])
     with (
         join_processes(device) as (process, n_processes),
-        nullcontext() if process else alone(folder),
+        nullcontext() if process else hold_training_folder(folder),
         torch.random.fork_rng(),
         fix_sum_order(device),
     ):
@@ -277,7 +277,7 @@ def train(
                 on_point=on_point,
             )
             meter.finish(learner.phase)
-    return MODELS.at(folder)
+    return MODELS.read_folder(folder)
 
 
 _TOKEN_BYTES = 4.5  # of English notes
@@ -332,7 +332,7 @@ def _prepare(
         device=hardware.device,
         kernels=hardware.kernels,
         versions=VERSIONS,
-        created=now(),
+        created=make_time_stamp(),
         snapshots=snapshots,
         n_listed_patients=split.n_listed,
         n_processes=hardware.n_processes,

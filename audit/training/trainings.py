@@ -149,7 +149,7 @@ def _read_training(folder: Path) -> TrainedModel:
     return TrainedModel(folder, facts, read_losses(folder), (folder / MODEL).is_dir(), copies)
 
 
-MODELS = Shelf("models", where="trained model", read=_read_training)
+MODELS = Shelf("models", label="trained model", read=_read_training)
 
 
 def snapshot_name(step: int) -> str:

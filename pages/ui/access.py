@@ -24,12 +24,12 @@ from audit.access_log import account, record
 from audit.errors import AuditError
 from audit.home import (
     SECRETS,
-    check_changes,
     data_home,
     had_login,
     is_open_to_others,
     remember_login,
     results_dir,
+    set_change_check,
 )
 from audit.report import decision
 from audit.report.decision import Decision
@@ -266,7 +266,7 @@ def _auditors_only_error() -> AuditError:
     return AuditError("You may look at results here; only an auditor may change something.")
 
 
-check_changes(_refuse_readers)
+set_change_check(_refuse_readers)
 
 
 # The access log.

@@ -28,7 +28,7 @@ from audit.corpus.make import MAX_CANARIES, CorpusTask
 from audit.corpus.preview import GROUPS, Survey, group_of, preview
 from audit.corpus.truth import NoteTruth
 from audit.errors import AuditError, render_message
-from audit.home import registered_folders
+from audit.home import list_registered_folders
 from audit.models.registry import find_model
 from audit.names.files import encode_names_csv
 from audit.notes.read import EXAMPLE, VARIABLE, NoteFile
@@ -496,7 +496,7 @@ def _draw_folders(say: Words, files: tuple[NoteFile, ...]) -> None:
     """Draw that no folder of notes is registered, or that the folders have no notes."""
     if any(file.file_id != EXAMPLE for file in files):
         return
-    folders = registered_folders(VARIABLE, taken="", unnamed="notes")
+    folders = list_registered_folders(VARIABLE, reserved="", unnamed="notes")
     missing = "corpus_folder_gone" if os.environ.get(VARIABLE) else "corpus_no_folder"
     draw_absence(say, "corpus_empty_folder" if folders else missing)
     st.code(f"{VARIABLE}=DIR python -m streamlit run app.py", language="bash")

@@ -158,7 +158,7 @@ def _ask_labels(say: Words, given_notes: list[UploadedNotes], *, defaults: Score
     has_five_types = draw_toggle(say, "deid_measures_five_types", is_on=True, is_box=True)
     label_map: dict[str, str] = {}
     for file in upload(say, "deid_measures_file_map", ["json"], max_mb=1, file_kind="labels"):
-        text, _ = decode_text(file.getvalue(), what="label map")
+        text, _ = decode_text(file.getvalue(), subject="label map")
         label_map = dict(read_label_map(text, subject="label map").labels)
     task = defaults.with_(has_five_types=has_five_types, label_map=label_map)
     foreign = sorted({label for notes in given_notes for label, _ in notes.labels} - set(TYPES))

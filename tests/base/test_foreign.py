@@ -18,7 +18,13 @@ import pytest
 from audit.cli import main
 from audit.deid.network.word_features import FLAGS, KINDS
 from audit.errors import AuditCancelled, AuditError
-from audit.foreign import MAX_VALUES, file_bytes, json_value, refusing, zip_members
+from audit.foreign import (
+    MAX_VALUES,
+    parse_json_value,
+    read_file_bytes,
+    read_zip_members,
+    refuse_errors,
+)
 from audit.home import HOME_VARIABLE
 from audit.shelf import fingerprint
 from tests.base.child_bounds import told_in_bounds
@@ -41,10 +47,10 @@ def zipped(files: Mapping[str, bytes], *, how: int = zipfile.ZIP_DEFLATED) -> by
 
 def test_whatever_a_parser_raises_is_the_refusal_but_for_own_words_and_a_wish_to_stop():
     for fault in (OverflowError(), lzma.LZMAError(), struct.error(), MemoryError()):
-        with pytest.raises(AuditError, match=r"^file: No\. Go\.$"), refusing(REFUSAL):
+        with pytest.raises(AuditError, match=r"^file: No\. Go\.$"), refuse_errors(REFUSAL):
             raise fault
     for own in (AuditError("Mine."), AuditCancelled()):
-        with pytest.raises(type(own)) as passed, refusing(REFUSAL):
+        with pytest.raises(type(own)) as passed, refuse_errors(REFUSAL):
             raise own
         assert passed.value is own
 
@@ -66,22 +72,22 @@ def test_whatever_a_parser_raises_is_the_refusal_but_for_own_words_and_a_wish_to
 )
 def test_json_that_is_not_plainly_json_is_refused(text):
     with pytest.raises(AuditError, match="Go"):
-        json_value(text, refusal=REFUSAL)
+        parse_json_value(text, refusal=REFUSAL)
 
 
 def test_json_that_is_plain_is_read():
     value = {"a": [1, -2.5, None, True, "x", 2**63], "b": {}}
-    assert json_value(json.dumps(value), refusal=REFUSAL) == value
-    assert json_value(b"\xef\xbb\xbf" + json.dumps(value).encode(), refusal=REFUSAL) == value
+    assert parse_json_value(json.dumps(value), refusal=REFUSAL) == value
+    assert parse_json_value(b"\xef\xbb\xbf" + json.dumps(value).encode(), refusal=REFUSAL) == value
     with pytest.raises(AuditError, match="Go"):
-        json_value(f"[{'1,' * MAX_VALUES}1]", refusal=REFUSAL)
+        parse_json_value(f"[{'1,' * MAX_VALUES}1]", refusal=REFUSAL)
 
 
 def test_an_archive_that_no_bound_can_be_kept_for_is_refused():
     for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         data = zipped({"a.txt": b"some note"}, how=how)
         with pytest.raises(AuditError, match="packed in a way"):
-            list(zip_members(data, where="x", max_bytes=10, max_files=1))
+            list(read_zip_members(data, place="x", max_bytes=10, max_files=1))
 
 
 MANY = {f"[t{i}]": 37 + i for i in range(100_000)}
@@ -129,7 +135,7 @@ def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path,
     from audit.deid.network.token_tagger import load_model as load_tokens
     from audit.models.load import load_model
 
-    monkeypatch.setattr("audit.foreign.free_memory", lambda: 8e9)
+    monkeypatch.setattr("audit.foreign.find_free_memory", lambda: 8e9)
     config(hidden_size=4096, num_attention_heads=16, intermediate_size=16384, num_hidden_layers=12)(
         copy
     )
@@ -185,7 +191,7 @@ GIVEN = (
     "keep_upload(data, name='notes.zip', subject='g')",
     "notes_as_jsonl([('notes.zip', data)])",
 )
-TABLE = ("read_table(data, what='table')",)
+TABLE = ("read_table(data, subject='table')",)
 NAMES = ("read_names(data)",)
 HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
     "notes": (
@@ -285,6 +291,6 @@ def test_a_pipe_in_a_files_place_is_refused_and_waits_for_nobody(tmp_path, capsy
         assert main(list(map(str, words))) == 2, words
         said = capsys.readouterr().err
         assert "Traceback" not in said and ("not a file" in said or "is not there" in said), said
-    for read in (file_bytes, fingerprint):
+    for read in (read_file_bytes, fingerprint):
         with pytest.raises(AuditError, match="This is a pipe or a device, not a file"):
             read(pipe)

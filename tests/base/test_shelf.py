@@ -15,7 +15,7 @@ import pytest
 
 from audit.cli import main
 from audit.errors import AuditError
-from audit.shelf import FORGOTTEN, MAKING, Shelf, taken, whole_folder, write_whole
+from audit.shelf import FORGOTTEN, MAKING, Shelf, take_lock, whole_folder, write_whole
 from tests.repository import REPOSITORY
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -32,12 +32,12 @@ def read(folder):
     return Thing(folder.name, json.loads((folder / "thing.json").read_bytes())["created"])
 
 
-SHELF = Shelf("things", where="thing", read=read)
+SHELF = Shelf("things", label="thing", read=read)
 
 
 def put(identifier=ONE, created="2026"):
     record = json.dumps({"created": created}).encode()
-    return SHELF.put(identifier, {"beside.txt": b"x", "thing.json": record})
+    return SHELF.keep_files(identifier, {"beside.txt": b"x", "thing.json": record})
 
 
 def test_what_is_put_comes_back_private_and_the_newest_first():
@@ -128,14 +128,14 @@ def test_a_folder_takes_the_place_of_another_only_where_that_is_meant(tmp_path):
 
 def test_locks_of_files_and_folders(tmp_path):
     for path, is_folder in ((tmp_path / "a.lock", False), (tmp_path / "a", True)):
-        with taken(path, is_folder=is_folder) as lock:
+        with take_lock(path, is_folder=is_folder) as lock:
             assert lock.descriptor > 0
-            assert taken(path, is_folder=is_folder) is None
-        with taken(path, is_folder=is_folder, waits=True):
+            assert take_lock(path, is_folder=is_folder) is None
+        with take_lock(path, is_folder=is_folder, waits=True):
             pass
     (tmp_path / "link").symlink_to(tmp_path / "a")
     with pytest.raises(OSError):
-        taken(tmp_path / "link", is_folder=True)
+        take_lock(tmp_path / "link", is_folder=True)
 
 
 def test_a_command_removes_the_scratch_folders_of_killed_processes_alone(tmp_path, monkeypatch):

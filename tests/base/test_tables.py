@@ -19,13 +19,13 @@ SECRET = "Zaphodina"
 def test_everything_stays_text():
     data = b"a,b,c\nNA,None,007\n null ,1.50,\n"
     rows = (("NA", "None", "007"), (" null ", "1.50", ""))
-    assert read_table(data, what="names") == tables.Table(("a", "b", "c"), rows, (2, 3), "UTF-8")
+    assert read_table(data, subject="names") == tables.Table(("a", "b", "c"), rows, (2, 3), "UTF-8")
 
 
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
 def test_the_header_tells_the_delimiter(mark):
     text = f'"name{mark} or ,;"{mark}member\n"x{mark}y"{mark}1,2;3\n'.replace(",2;3", "")
-    table = read_table(text.encode(), what="names")
+    table = read_table(text.encode(), subject="names")
     assert table.header == (f"name{mark} or ,;", "member")
     assert table.rows == ((f"x{mark}y", "1"),)
 
@@ -36,8 +36,8 @@ def test_row_numbers_are_records_as_a_spreadsheet_counts_them(end):
     with pytest.raises(
         AuditError, match="names, row 5: The row has 1 cells where the header has 2"
     ):
-        read_table(text.encode(), what="names")
-    table = read_table((text + ",3").encode(), what="names")
+        read_table(text.encode(), subject="names")
+    table = read_table((text + ",3").encode(), subject="names")
     assert table.row_numbers == (2, 4, 5)
     assert table.rows[0] == (f"two{end}lines", "1")
 
@@ -56,31 +56,31 @@ def test_row_numbers_are_records_as_a_spreadsheet_counts_them(end):
 )
 def test_bad_tables_are_refused_by_row_without_their_text(text, where):
     with pytest.raises(AuditError) as caught:
-        read_table(text.encode(), what="names")
+        read_table(text.encode(), subject="names")
     assert f"names, {where}: " in str(caught.value)
     assert SECRET.lower() not in str(caught.value).lower()
 
 
 def test_large_headers_are_refused():
     with pytest.raises(AuditError, match="64 KB"):
-        read_table(b"c," * 40_000, what="names")
+        read_table(b"c," * 40_000, subject="names")
     with pytest.raises(AuditError, match="64 KB"):
-        read_table(b'"' + b"line\n" * 14_000 + b'"\n', what="names")
+        read_table(b'"' + b"line\n" * 14_000 + b'"\n', subject="names")
     wide = ",".join(f"c{i}" for i in range(257))
     with pytest.raises(AuditError, match="256 columns"):
-        read_table(wide.encode(), what="names")
-    assert len(read_table(wide.rsplit(",", 1)[0].encode(), what="names").header) == 256
+        read_table(wide.encode(), subject="names")
+    assert len(read_table(wide.rsplit(",", 1)[0].encode(), subject="names").header) == 256
 
 
 def test_a_cell_of_one_megabyte_is_read_a_longer_one_and_too_many_rows_are_refused(monkeypatch):
     cell = b"x" * tables.MAX_FIELD_CHARS
-    assert len(read_table(b"a\n" + cell + b"\n", what="notes").rows[0][0]) == 1_000_000
+    assert len(read_table(b"a\n" + cell + b"\n", subject="notes").rows[0][0]) == 1_000_000
     with pytest.raises(AuditError, match="row 3: A cell is longer"):
-        read_table(b"a\nb\n" + cell + b"x\n", what="notes")
+        read_table(b"a\nb\n" + cell + b"x\n", subject="notes")
     monkeypatch.setattr(tables, "MAX_ROWS", 3)
-    assert len(read_table(b"a\n1\n2\n3\n", what="names").rows) == 3
+    assert len(read_table(b"a\n1\n2\n3\n", subject="names").rows) == 3
     with pytest.raises(AuditError, match="more than 3 rows"):
-        read_table(b"a\n1\n2\n3\n4\n", what="names")
+        read_table(b"a\n1\n2\n3\n4\n", subject="names")
 
 
 def test_cells_are_written_by_kind():
@@ -102,7 +102,7 @@ CELLS = st.text(alphabet="ab=+-@＝\t\r\n,;\"' 山é", max_size=6)
 @settings(max_examples=150, deadline=None)
 def test_written_tables_are_read_back_with_their_guard(rows):
     text = write_table(["one", "two", "three"], rows)
-    back = read_table(text.encode(), what="names")
+    back = read_table(text.encode(), subject="names")
     assert len(back.rows) == len(rows)
     for row, cells in zip(rows, back.rows, strict=True):
         for value, cell in zip(row[:2], cells[:2], strict=True):

@@ -252,8 +252,8 @@ cli.main(["restore", sys.argv[3], "--force"])
 @pytest.mark.parametrize(
     ("place", "n", "is_new"),
     [
-        ("_copied", 1, False),
-        ("_copied", 5, False),
+        ("_copy_with_digest", 1, False),
+        ("_copy_with_digest", 5, False),
         ("seal_folder", 1, False),
         ("_exchange", 1, False),
         ("_exchange", -1, True),

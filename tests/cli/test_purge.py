@@ -21,7 +21,7 @@ from audit.names.candidates import Candidates, make_candidates
 from audit.names.lists import all_names, keep_names, keep_passages, list_passages
 from audit.notes.passages import read_passages
 from audit.report.report import REMEMBERED, AuditReport
-from audit.shelf import Shelf, taken
+from audit.shelf import Shelf, take_lock
 from audit.task import Question
 from cache.store import Store
 from tests.pages.make_reports import make_report
@@ -156,7 +156,7 @@ def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(home
 
 def things(kind: str, record: str, *codes: str, named: str = "") -> None:
     for code in codes:
-        shelf = Shelf(kind, where=kind, read=lambda folder: folder)
+        shelf = Shelf(kind, label=kind, read=lambda folder: folder)
         with shelf.making(code) as folder:
             (folder / record).write_text(json.dumps({"ref": named}))
 
@@ -173,7 +173,7 @@ def shelves(home: Path) -> Iterator[None]:
     grow_old(home)
     order = {"tagged_id": BUSY}
     assert table.insert(Question("tagging", "x", 0, "cpu", "f" * 64, (), order)) is not None
-    lock = taken(home / "models" / LOCKED, is_folder=True)
+    lock = take_lock(home / "models" / LOCKED, is_folder=True)
     assert lock is not None
     yield
     lock.release()

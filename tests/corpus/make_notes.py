@@ -110,7 +110,7 @@ def register_files(folder: Path, *, is_japanese: bool = False) -> tuple[Path, Pa
 def made(out: Path, notes: Path, **choices: Any) -> KeptCorpus:
     """Make a corpus."""
     listen = {name: choices.pop(name) for name in ("progress", "should_stop") if name in choices}
-    return CORPORA.at(make_corpus(CorpusTask(notes=notes, **choices), out=out, **listen))
+    return CORPORA.read_folder(make_corpus(CorpusTask(notes=notes, **choices), out=out, **listen))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -288,7 +288,7 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
     assert (result["by_kind"], result["control_source"]) == ({"held_out": 4}, "held_out")
     assert result["left_out"] == {"members": 0, "controls": 0}
     assert "0 members and 0 controls" in err
-    corpus_record = CORPORA.at(corpus)
+    corpus_record = CORPORA.read_folder(corpus)
     read = read_names((lists / "names.csv").read_bytes()).candidates
     assert read.digest() == read_list(corpus_record).digest()
     assert (
@@ -322,7 +322,7 @@ def test_a_corpus_without_held_out_people_is_read_as_before(notes: Path, tmp_pat
     held_out = made(tmp_path / "d", notes, hold_out="2")
     (held_out.path / "held_out.jsonl").unlink()
     with pytest.raises(AuditError, match="damaged"):
-        CORPORA.at(held_out.path)
+        CORPORA.read_folder(held_out.path)
 
 
 def test_no_other_name_is_a_held_out_one_and_nobody_held_out_is_planted(
@@ -358,7 +358,7 @@ def test_another_hold_out_is_another_corpus_and_one_that_is_stopped_leaves_nothi
                 should_stop=lambda to=reached, p=phase: p in to,
             )
         assert [*out.parent.iterdir()] == []
-    assert CORPORA.at(make_corpus(orders[1], out=out)).n_held_out == 2
+    assert CORPORA.read_folder(make_corpus(orders[1], out=out)).n_held_out == 2
 
 
 def test_a_register_of_other_patients_holds_out_who_has_notes(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ def test_tables_are_written_as_they_always_were_and_older_ones_are_read() -> Non
     assert files["leakage.md"] == (FOLDER / "leakage.md").read_text(encoding="utf-8")
     older = (FOLDER / "leakage_older.json").read_bytes()
     assert b'"splits"' in older and b'"scenario": 1' in older and b'"n_part"' in older
-    LEAKAGE.put("0" * 12, {"leakage.json": older})
+    LEAKAGE.keep_files("0" * 12, {"leakage.json": older})
     read = LEAKAGE.get("0" * 12).tables.files()
     assert {name: rounded(data.decode()) for name, data in read.items()} == {
         name: rounded(text) for name, text in files.items()
@@ -307,7 +307,7 @@ def test_what_was_answered_is_kept_and_not_done_again(monkeypatch: pytest.Monkey
     )
     older, damaged = "b" * 12, "c" * 12
     for name in (older, damaged):
-        LEAKAGE.put(name, tiny_tables().files())
+        LEAKAGE.keep_files(name, tiny_tables().files())
     os.utime(LEAKAGE.place(older) / "leakage.json", (1, 1))
     (LEAKAGE.place(damaged) / "leakage.json").write_text("{")
     assert [experiment.leakage_id for experiment in LEAKAGE.all()] == [leakage_id(ORDER), older]

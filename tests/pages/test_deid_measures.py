@@ -228,7 +228,7 @@ def test_published_results_are_shown_and_a_leakage_experiment_can_be_asked_for()
     [("en", "Name replaced everywhere"), ("ja", "氏名がすべて置き換えられた患者")],
 )
 def test_kept_tables_of_leakage_are_shown(lang: str, sentence: str) -> None:
-    LEAKAGE.put("0" * 12, tiny_tables().files())
+    LEAKAGE.keep_files("0" * 12, tiny_tables().files())
     app = open_page("workshop", tab="leakage", lang=lang)
     assert sentence in texts(app)
     assert len(app.get("plotly_chart")) == 1

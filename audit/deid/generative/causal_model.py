@@ -23,7 +23,7 @@ from audit.deid.network.decode import group_rows
 from audit.deid.tagger import MODEL, TAGGER, Tags, Window, cut_windows
 from audit.deid.tagger_config import GROWTH, GenerativeFacts
 from audit.errors import AuditCancelled, AuditError
-from audit.foreign import reading, refuse_without_memory
+from audit.foreign import locate_errors, refuse_without_memory
 from audit.notes.folding import fold_text
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
@@ -83,7 +83,7 @@ def load_causal(
         ) from None
     # The model's own settings may sample, penalise repeated words or use several beams.
     model.generation_config = transformers.GenerationConfig(do_sample=False, num_beams=1)
-    with reading(WHERE):
+    with locate_errors(WHERE):
         config = json.loads((directory / "config.json").read_bytes())
     stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
         str(config.get("dtype", config.get("torch_dtype"))), torch.float32
@@ -145,15 +145,15 @@ def check_directory(directory: Path) -> None:
             where=WHERE,
             do="Merge the adapter into the model and save that.",
         )
-    with reading(WHERE):
+    with locate_errors(WHERE):
         n_bytes = sum(path.stat().st_size for path in weights)
-    refuse_without_memory(n_bytes, where=WHERE)
+    refuse_without_memory(n_bytes, place=WHERE)
 
 
 def directory_digest(directory: Path) -> str:
     """Return the SHA-256 of the names and bytes of the files that make a model."""
     digest = hashlib.sha256()
-    with reading(WHERE):
+    with locate_errors(WHERE):
         for path in model_files(directory):
             digest.update(f"{path.name} {fingerprint(path)}\n".encode())
     return digest.hexdigest()

@@ -44,7 +44,7 @@ from audit.notes.formats import flatten_spans, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
-from audit.shelf import alone, now, whole_folder, write_whole
+from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
 from audit.training.config import read_losses
 from audit.training.loop import VERSIONS, Hardware, Learner, PointListener, adamw
 
@@ -317,7 +317,7 @@ def train_generative(
     on_point: PointListener = lambda point: None,
 ) -> GenerativeFacts:
     """Tune the model of a task, or continue a tuning that was stopped or killed."""
-    with alone(task.folder), torch.random.fork_rng():
+    with hold_training_folder(task.folder), torch.random.fork_rng():
         loaded = load_causal(
             task.start or Path(),
             device=task.device,
@@ -414,7 +414,7 @@ def _make_facts(
         max_tokens=min(loaded.n_context, settings.max_tokens),
         overlap=settings.overlap,
         language=settings.language,
-        created=now(),
+        created=make_time_stamp(),
         training={
             "settings": settings.plain(),
             "base": loaded.digest,

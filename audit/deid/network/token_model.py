@@ -37,7 +37,7 @@ from audit.deid.network.wordnet import (
 )
 from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
-from audit.foreign import open_regular, refuse_without_memory, refusing
+from audit.foreign import open_regular, refuse_errors, refuse_without_memory
 from audit.models.forward import Encoder, is_supported, use_exact_float32
 from audit.models.inspect import ModelFolder, open_folder, refuse_code_keys
 from audit.models.load import pick_device
@@ -209,13 +209,13 @@ def model_of_encoder(path: Path, *, n_tags: int, seed: int) -> TokenModel:
     """Load an encoder from a directory and give it a new head of tags."""
     folder = _open_folder(path)
     sizes = [(folder.path / f).stat().st_size for f in folder.files if f.endswith(".safetensors")]
-    refuse_without_memory(2 * sum(sizes), where=folder.locate())
+    refuse_without_memory(2 * sum(sizes), place=folder.locate())
     refusal = AuditError(
         "The directory cannot be loaded as an encoder.",
         where=folder.locate(),
         do="Give a directory with config.json, tokenizer files and safetensors weights.",
     )
-    with torch.random.fork_rng(devices=[]), refusing(refusal):
+    with torch.random.fork_rng(devices=[]), refuse_errors(refusal):
         torch.manual_seed(torch_seed(seed, "head of a tagger"))
         module, loading_info = transformers.AutoModelForTokenClassification.from_pretrained(
             folder.path,
@@ -244,9 +244,9 @@ def load_encoder(path: Path, *, n_tags: int, device: str) -> TokenModel:
         where=folder.locate(),
         do="Choose a tagger that was trained here, with all its files.",
     )
-    with refusing(refusal):
+    with refuse_errors(refusal):
         n_bytes = (folder.path / WEIGHTS).stat().st_size
-        refuse_without_memory(4 * n_bytes, where=folder.locate())
+        refuse_without_memory(4 * n_bytes, place=folder.locate())
         # Some kinds cannot be built on this device.
         with torch.device("meta"), suppress(RuntimeError):
             promised = _encoder_model(folder, n_tags=n_tags).module.parameters()
@@ -281,7 +281,7 @@ def _wrap_transformers(module: Any, folder: ModelFolder) -> TokenModel:
         where=folder.locate(),
         do="Copy the tokenizer files again from where the model was saved.",
     )
-    with refusing(refusal):
+    with refuse_errors(refusal):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, use_fast=True, **_SAFE)
     config = module.config
     n = int(getattr(config, "max_position_embeddings", None) or NO_LIMIT)

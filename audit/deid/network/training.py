@@ -71,7 +71,7 @@ from audit.notes.spans import (
 )
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import alone, now, whole_folder, write_whole
+from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -487,7 +487,7 @@ class TokenLearner(Learner):
             overlap=self.overlap,
             bias=bias,
             files=file_digests(folder / MODEL),
-            created=now(),
+            created=make_time_stamp(),
             has_rules=self.has_rules,
             measured=figures,
             training={**self.facts, "best_step": self._read_best()["step"]},
@@ -631,7 +631,7 @@ def train_tagger(
     """
     material = _read_mapped_material(task, seed=settings.seed, say=say)
     device = pick_device(task.device)
-    with alone(task.folder), torch.random.fork_rng(), use_exact_float32(device):
+    with hold_training_folder(task.folder), torch.random.fork_rng(), use_exact_float32(device):
         learner = (ContinuedLearner if task.base else TokenLearner)(
             task, settings, material, shape=shape or Shape(), is_halved=is_halved, device=device
         )

@@ -29,7 +29,7 @@ from audit.deid.network.word_features import (
 )
 from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
-from audit.foreign import open_regular, refuse_without_memory, refusing
+from audit.foreign import open_regular, refuse_errors, refuse_without_memory
 from audit.models.inspect import ModelFolder, parse_json
 
 LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
@@ -227,7 +227,7 @@ def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dic
         where=folder.locate(),
         do="Choose a tagger that was trained here, with all its files.",
     )
-    with refusing(refusal):
+    with refuse_errors(refusal):
         text = folder.read(LISTS, max_bytes=MAX_CONFIG_BYTES).decode("utf-8", "replace")
         reader = words_from_json(text, where=folder.locate(LISTS))
         config = read_json(folder, CONFIG)
@@ -238,7 +238,7 @@ def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dic
         n_bytes = (folder.path / WEIGHTS).stat().st_size
         n_looked_up = sum(n for n, _ in TABLES.values()) + 2 * (1 << _LOW_FLAGS)
         n_needed = 4 * (n_bytes + n_looked_up * shape.width)
-        refuse_without_memory(n_needed, where=folder.locate())
+        refuse_without_memory(n_needed, place=folder.locate())
         if 2 * sum(map(np.prod, sizes.values())) > n_bytes:  # in 16 bits at least
             raise refusal
         with open_regular(folder.path / WEIGHTS) as file:

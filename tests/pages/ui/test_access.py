@@ -177,7 +177,7 @@ def tries() -> None:
         "cancel": lambda: service.cancel("a" * 12),
         "forget": lambda: service.forget("a" * 12),
         "keep": lambda: Store(results_dir()).put_record("list/x", 1),
-        "shelve": lambda: CORPORA.put("a" * 12, {}),
+        "shelve": lambda: CORPORA.keep_files("a" * 12, {}),
         "remove": lambda: CORPORA.forget("a" * 12),
         "decide": lambda: access.decide(
             decision, recommendation="release", reasons="", language="en"
