@@ -476,7 +476,7 @@ def run(kind: str, n_inputs: int, *, seed: int, folder: Path) -> Told:
     outcomes: Told = Counter()
     if kind in ("models", "tokenizers"):
         try_all = {"models": try_models, "tokenizers": try_tokenizers}[kind]
-        try_all(n_inputs, seed=seed, told=outcomes, folder=folder)
+        try_all(n_inputs, seed=seed, outcomes=outcomes, folder=folder)
         return outcomes
     if kind == "log":
         make_log(folder)

@@ -262,7 +262,7 @@ def test_a_damaged_parquet_file_is_read_or_refused(tmp_path):
     parquet, path = pytest.importorskip("pyarrow.parquet"), tmp_path / "notes.parquet"
     table = {"note_id": [1, 2, 3] * 50, "text": ["fever", "cough " * 40, "氏名"] * 50}
     for packing in ("snappy", "none"):
-        parquet.write_table(arrow.table(table), path, how=packing)
+        parquet.write_table(arrow.table(table), path, compression=packing)
         good, rng = path.read_bytes(), random.Random(packing)
         for _ in range(250):
             bad = bytearray(good)
