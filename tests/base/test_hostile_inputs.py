@@ -49,7 +49,7 @@ def test_a_reader_that_errs_is_noticed(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(access_log, "verify", lambda _: verify())
     monkeypatch.setattr(
         "benchmarks.hostile_inputs.read_table",
-        lambda data, subject: read_table(data.replace(b"NA", b""), subject=what),
+        lambda data, subject: read_table(data.replace(b"NA", b""), subject=subject),
     )
     monkeypatch.setattr(
         read, "make_note", lambda found, row: checked({**found, "text": "x"}, row=row)
