@@ -63,13 +63,13 @@ class Round:
 def _store_before(folder: Path) -> None:
     with Store(folder) as store:
         for n in range(3):
-            put(store, n)
+            put_value(store, n)
 
 
 def _store_during(folder: Path, kept: list[int]) -> None:
     for n in (3, 4, 1, 5):
         with suppress(StoreError), Store(folder) as store:  # a job for each, as many as can
-            put(store, n)
+            put_value(store, n)
             kept.append(n)
             for other in range(6):
                 assert is_right(store, other) is not False
@@ -84,7 +84,7 @@ def _store_after(folder: Path, kept: list[int]) -> None:
         assert all(served[n] for n in {0, 1, 2, *kept}), f"lost: {served}, {kept}"
         assert {key_of(n) for n in {0, 1, 2, *kept}} <= set(store.keys()), "not listed"
         for n in range(6):
-            put(store, n)
+            put_value(store, n)
             assert is_right(store, n)
         assert store.n_corrupt == 0
         assert len(value_files(folder)) == 6
@@ -181,7 +181,7 @@ if __name__ == "__main__":
     from audit.task import Question
     from cache.store import Store, StoreError
     from tests.cache.make_store import value_files
-    from tests.cache.make_values import is_right, key_of, put
+    from tests.cache.make_values import is_right, key_of, put_value
 
     ROUNDS = {
         "store": Round(_store_before, _store_during, _store_after),

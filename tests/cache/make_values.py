@@ -24,7 +24,7 @@ def content_of(n: int) -> tuple[dict[str, Any], dict[str, Any]]:
     return arrays, {"n": n, "note": "x" * n, "error": math.nan}
 
 
-def put(store: Store, n: int) -> None:
+def put_value(store: Store, n: int) -> None:
     arrays, meta = content_of(n)
     store.put(key_of(n), arrays=arrays, meta=meta)
 

@@ -114,9 +114,9 @@ def archive_of(array: bytes) -> bytes:
 def test_an_array_with_another_header_is_refused(old, new):
     data = io.BytesIO()
     np.lib.format.write_array(data, np.arange(6.0).reshape(2, 3))
-    whole = data.getvalue()
-    assert decode(archive_of(whole)).arrays["a"].shape == (2, 3)
-    for bad in (whole.replace(old, new, 1), whole[:-1]):
+    array_bytes = data.getvalue()
+    assert decode(archive_of(array_bytes)).arrays["a"].shape == (2, 3)
+    for bad in (array_bytes.replace(old, new, 1), array_bytes[:-1]):
         with pytest.raises(CorruptValueError):
             decode(archive_of(bad))
 

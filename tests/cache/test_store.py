@@ -11,7 +11,7 @@ import pytest
 
 from cache.store import Store, StoreError
 from tests.cache.make_store import store, the_file, value_files
-from tests.cache.make_values import is_right, key_of, put
+from tests.cache.make_values import is_right, key_of, put_value
 
 __all__ = ["store"]
 
@@ -53,24 +53,24 @@ def test_a_key_that_could_be_a_path_is_refused(store):
 
 def test_only_the_owner_can_open_anything(tmp_path):
     (tmp_path / "results").mkdir(mode=0o755)
-    before = os.umask(0)
+    old_umask = os.umask(0)
     try:
         with Store(tmp_path / "results") as store:
-            put(store, 1)
+            put_value(store, 1)
             the_file(store).write_bytes(b"damaged")
             assert is_right(store, 1) is None
-            put(store, 1)
+            put_value(store, 1)
             paths = [store.directory, *store.directory.rglob("*")]
             modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths}
     finally:
-        os.umask(before)
+        os.umask(old_umask)
     assert any(path.parent.name == "quarantine" for path in modes)
     for path, mode in modes.items():
         assert mode == (0o700 if path.is_dir() else 0o600), path.name
 
 
 def test_a_file_in_the_place_of_the_directory_is_said_in_words(store):
-    put(store, 1)
+    put_value(store, 1)
     shutil.rmtree(store.directory)
     store.directory.write_bytes(b"")
     for wrong in (lambda: store.get(key_of(1)), lambda: Store(store.directory / "results")):

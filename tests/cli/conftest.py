@@ -16,8 +16,8 @@ def run(capsys):
     def run(*words):
         capsys.readouterr()
         code = main([*map(str, words), "--json"])
-        found = capsys.readouterr()
-        assert "Traceback" not in found.err
-        return {"code": code, "said": found.err, **json.loads(found.out or "{}")}
+        streams = capsys.readouterr()
+        assert "Traceback" not in streams.err
+        return {"code": code, "said": streams.err, **json.loads(streams.out or "{}")}
 
     return run

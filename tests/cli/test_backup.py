@@ -71,30 +71,30 @@ def state(home: Path) -> dict[str, bytes]:
 
 def test_everything_comes_back_and_goes_on(home, report, tmp_path, monkeypatch, run):
     seal, digest, file = access_log.log_seal(), salted_digest("x"), tmp_path / "all.tar"
-    corpus, before = CORPORA.all(), state(home)
+    corpus, old_state = CORPORA.all(), state(home)
     (home / "results" / "values" / ".x.part").write_bytes(b"half")
     (home / "models" / ".0123456789ab.making").mkdir(parents=True)
-    written = run("backup", file)
-    assert written["code"] == 0 and stat.S_IMODE(file.stat().st_mode) == 0o600
+    backup_reply = run("backup", file)
+    assert backup_reply["code"] == 0 and stat.S_IMODE(file.stat().st_mode) == 0o600
     assert run("backup", file)["code"] == 2  # nothing is written over
     assert run("backup", home / "x.tar")["code"] == 2
 
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
-    found = run("restore", file)
-    assert (found["code"], found["before"]) == (0, "")
-    assert found["n_files"] == written["n_files"]
-    assert state(tmp_path / "new") == before
+    restore_reply = run("restore", file)
+    assert (restore_reply["code"], restore_reply["before"]) == (0, "")
+    assert restore_reply["n_files"] == backup_reply["n_files"]
+    assert state(tmp_path / "new") == old_state
     store = Store(results_dir())
-    kept = AuditReport.from_json(store.get_record(f"audit/{report.digest}"))
-    assert kept.digest == report.digest
+    restored_report = AuditReport.from_json(store.get_record(f"audit/{report.digest}"))
+    assert restored_report.digest == report.digest
     (code,) = (key.partition("/")[2] for key in store.keys("list/"))
     assert load_names(code, store=store).candidates == NAMES
-    assert [one.corpus_id for one in CORPORA.all()] == [one.corpus_id for one in corpus]
+    assert [entry.corpus_id for entry in CORPORA.all()] == [entry.corpus_id for entry in corpus]
     assert salted_digest("x") == digest
     waiting = table.find_active(JOB.digest)
     assert waiting is not None and table.read_order(waiting.job_id) == JOB.order
     assert access_log.verify(seal).is_intact
-    actions = [one.action for one in access_log.entries()]
+    actions = [entry.action for entry in access_log.entries()]
     assert actions[:2] == ["restored", "backed_up"]
     for path in (tmp_path / "new").rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
@@ -104,19 +104,19 @@ def test_everything_comes_back_and_goes_on(home, report, tmp_path, monkeypatch, 
 def test_a_directory_with_something_in_it_is_moved_aside_only_by_force(home, tmp_path, run):
     file = tmp_path / "all.tar"
     assert run("backup", file)["code"] == 0
-    kept = state(home)
+    old_state = state(home)
     Store(results_dir()).put_record("list/later", 1)
     later = state(home)
     refused = run("restore", file)
     assert refused["code"] == 2 and "--force" in refused["said"] and state(home) == later
-    held = [lock(queue) for queue in QUEUES for lock in (device_lock, worker_lock)]
+    locks = [lock(queue) for queue in QUEUES for lock in (device_lock, worker_lock)]
     assert "A job computes" in run("restore", file, "--force")["said"]
-    for lock in held:
+    for lock in locks:
         assert lock is not None
         lock.release()
-    found = run("restore", file, "--force")
-    assert found["code"] == 0 and state(home) == kept
-    assert state(Path(found["before"])) == later
+    reply = run("restore", file, "--force")
+    assert reply["code"] == 0 and state(home) == old_state
+    assert state(Path(reply["before"])) == later
     assert access_log.verify().is_intact
 
 
@@ -125,21 +125,21 @@ def test_a_copy_made_while_others_write_has_no_report_without_its_parts_and_no_h
 ):
     (corpus,) = CORPORA.all()
     store, file = Store(results_dir()), tmp_path / "all.tar"
-    added, seen = backup._Archive.add, list[str]()
+    add_file, names = backup._Archive.add, list[str]()
 
     def adding(self: Any, path: Path) -> None:
         name = path.relative_to(home).as_posix()
-        seen.append(name)
+        names.append(name)
         if name.startswith("results/values/documents/"):  # reports are copied by now
-            other = report.changed(digest=f"{len(seen):064x}")
-            keep_report(other, store=store)
-        added(self, path)
+            new_report = report.changed(digest=f"{len(names):064x}")
+            keep_report(new_report, store=store)
+        add_file(self, path)
         if name.endswith(".jsonl") and corpus.path.is_dir():
             CORPORA.forget(corpus.corpus_id)
 
     monkeypatch.setattr(backup._Archive, "add", adding)
     assert run("backup", file)["code"] == 0
-    assert any(name.startswith("corpora/") for name in seen)
+    assert any(name.startswith("corpora/") for name in names)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
     assert run("restore", file)["code"] == 0
     store = Store(results_dir())
@@ -149,7 +149,7 @@ def test_a_copy_made_while_others_write_has_no_report_without_its_parts_and_no_h
     assert not any((tmp_path / "new" / "corpora").rglob("*.json"))
 
 
-def hostile(*entries: tuple[str, bytes, bytes], manifest: Any = None) -> bytes:
+def make_archive(*entries: tuple[str, bytes, bytes], manifest: Any = None) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, kind, data in entries:
@@ -174,32 +174,32 @@ PLAIN = ("x", tarfile.REGTYPE, b"x")
     [
         b"",
         b"PK\x03\x04",
-        hostile(),
-        hostile(PLAIN),
-        hostile(PLAIN, manifest=[]),
-        hostile(PLAIN, manifest={"format": 2, "files": GOOD["files"]}),
-        hostile(PLAIN, PLAIN, manifest=GOOD),
-        hostile(manifest=GOOD),
-        hostile(PLAIN, ("../y", tarfile.REGTYPE, b"y"), manifest=GOOD),
-        hostile(PLAIN, ("/y", tarfile.REGTYPE, b"y"), manifest=GOOD),
-        hostile(PLAIN, ("a/../../y", tarfile.REGTYPE, b"y"), manifest=GOOD),
-        hostile(PLAIN, ("x/y", tarfile.REGTYPE, b"y"), manifest=GOOD),
-        hostile(PLAIN, ("y", tarfile.SYMTYPE, b""), manifest=GOOD),
-        hostile(PLAIN, ("y", tarfile.LNKTYPE, b""), manifest=GOOD),
-        hostile(PLAIN, ("y", tarfile.CHRTYPE, b""), manifest=GOOD),
-        hostile(PLAIN, ("y", tarfile.DIRTYPE, b""), manifest=GOOD),
-        hostile(("x", tarfile.REGTYPE, b"z"), manifest=GOOD),
-        hostile(PLAIN, manifest={"format": 1, "files": {"x": [X, 1], "../y": [X, 1]}}),
+        make_archive(),
+        make_archive(PLAIN),
+        make_archive(PLAIN, manifest=[]),
+        make_archive(PLAIN, manifest={"format": 2, "files": GOOD["files"]}),
+        make_archive(PLAIN, PLAIN, manifest=GOOD),
+        make_archive(manifest=GOOD),
+        make_archive(PLAIN, ("../y", tarfile.REGTYPE, b"y"), manifest=GOOD),
+        make_archive(PLAIN, ("/y", tarfile.REGTYPE, b"y"), manifest=GOOD),
+        make_archive(PLAIN, ("a/../../y", tarfile.REGTYPE, b"y"), manifest=GOOD),
+        make_archive(PLAIN, ("x/y", tarfile.REGTYPE, b"y"), manifest=GOOD),
+        make_archive(PLAIN, ("y", tarfile.SYMTYPE, b""), manifest=GOOD),
+        make_archive(PLAIN, ("y", tarfile.LNKTYPE, b""), manifest=GOOD),
+        make_archive(PLAIN, ("y", tarfile.CHRTYPE, b""), manifest=GOOD),
+        make_archive(PLAIN, ("y", tarfile.DIRTYPE, b""), manifest=GOOD),
+        make_archive(("x", tarfile.REGTYPE, b"z"), manifest=GOOD),
+        make_archive(PLAIN, manifest={"format": 1, "files": {"x": [X, 1], "../y": [X, 1]}}),
     ],
 )
 def test_what_is_no_backup_changes_nothing(data, tmp_path, monkeypatch, run):
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
     results_dir()
-    before = state(tmp_path / "home")
+    old_state = state(tmp_path / "home")
     (tmp_path / "all.tar").write_bytes(data)
-    found = run("restore", tmp_path / "all.tar", "--force")
-    assert found["code"] == 2 and state(tmp_path / "home") == before
-    assert {one.name for one in tmp_path.iterdir()} == {"home", "all.tar"}
+    reply = run("restore", tmp_path / "all.tar", "--force")
+    assert reply["code"] == 2 and state(tmp_path / "home") == old_state
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "all.tar"}
 
 
 def test_a_bit_that_flips_or_an_end_that_is_missing_is_found_before_anything_changes(
@@ -207,22 +207,22 @@ def test_a_bit_that_flips_or_an_end_that_is_missing_is_found_before_anything_cha
 ):
     file, draws = tmp_path / "all.tar", random.Random(0)
     assert run("backup", file)["code"] == 0
-    whole, kept = file.read_bytes(), state(home)
+    content, old_state = file.read_bytes(), state(home)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
     n_refused = 0
-    for place in draws.sample(range(len(whole)), 40):
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+    for place in draws.sample(range(len(content)), 40):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
         code = run("restore", file, "--force")["code"]
-        there = state(tmp_path / "new")
+        new_state = state(tmp_path / "new")
         n_refused += code == 2
-        assert there in ({}, kept) and (code == 0) is bool(there)
-        if there:  # the flipped bit stood in a header's padding
+        assert new_state in ({}, old_state) and (code == 0) is bool(new_state)
+        if new_state:  # the flipped bit stood in a header's padding
             monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / f"new{place}"))
             (tmp_path / "new").rename(tmp_path / f"was{place}")
             monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "new"))
     assert n_refused > 20
-    for place in draws.sample(range(len(whole) - 10_240), 10):
-        file.write_bytes(whole[:place])
+    for place in draws.sample(range(len(content) - 10_240), 10):
+        file.write_bytes(content[:place])
         assert run("restore", file)["code"] == 2
         assert state(tmp_path / "new") == {}
 
@@ -233,15 +233,15 @@ from audit import backup, cli, shelf
 place, n = sys.argv[1], int(sys.argv[2])
 owner = backup if hasattr(backup, place) else shelf
 real = getattr(owner, place)
-def fails(*given, **named):
+def fails(*arguments, **options):
     global n
     n -= 1
     if n == 0:
         os.kill(os.getpid(), 9)
-    done = real(*given, **named)
+    outcome = real(*arguments, **options)
     if n == -1:
         os.kill(os.getpid(), 9)
-    return done
+    return outcome
 setattr(owner, place, fails)
 if n < 0:
     n = 0
@@ -269,12 +269,12 @@ def test_a_restore_that_is_killed_leaves_the_old_or_the_new_and_can_be_asked_aga
     Store(results_dir()).put_record("list/later", 1)
     old = state(home)
     words = [sys.executable, "-c", KILLED, place, str(n), str(file)]
-    done = subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True)
-    assert done.returncode == -signal.SIGKILL
+    process = subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True)
+    assert process.returncode == -signal.SIGKILL
     assert state(home) == (new if is_new else old)
     assert access_log.verify().is_intact
-    beside = [state(one) for one in tmp_path.glob("home.before-*")]
-    assert old in [state(home), *beside]
+    moved_states = [state(folder) for folder in tmp_path.glob("home.before-*")]
+    assert old in [state(home), *moved_states]
     assert run("restore", file, "--force")["code"] == 0
     assert state(home) == new and not (tmp_path / ".home.making").exists()
     service.recover()

@@ -36,19 +36,19 @@ SMALL = (
 RATES = ("median_per_second", "low_per_second", "high_per_second", "gflop_per_unit")
 
 
-def measured(run, what, *more):
-    found = run("bench", what, *SMALL, *more)
-    assert found["code"] == 0, found["said"]
-    return found
+def run_benchmark(run, benchmark, *options):
+    reply = run("bench", benchmark, *SMALL, *options)
+    assert reply["code"] == 0, reply["said"]
+    return reply
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("what", ["generation", "posterior", "pretrain"])
-def test_every_figure_is_there(run, what, dtype):
-    found = measured(run, what, "--dtype", dtype)
+@pytest.mark.parametrize("benchmark", ["generation", "posterior", "pretrain"])
+def test_every_figure_is_there(run, benchmark, dtype):
+    reply = run_benchmark(run, benchmark, "--dtype", dtype)
     figures = [
-        found[name]
+        reply[name]
         for name in (
             "ratio",
             "ratio_low",
@@ -57,22 +57,24 @@ def test_every_figure_is_there(run, what, dtype):
             "fraction_of_packed_peak",
         )
     ]
-    figures += [found[who][name] for who in ("baseline", "product") for name in RATES]
-    figures += [found["peak_gflop_per_second"][one] for one in ("float32", "bfloat16", "packed")]
-    if what == "pretrain":
-        figures.append(found["largest_difference_of_losses"])
+    figures += [reply[side][name] for side in ("baseline", "product") for name in RATES]
+    figures += [
+        reply["peak_gflop_per_second"][precision] for precision in ("float32", "bfloat16", "packed")
+    ]
+    if benchmark == "pretrain":
+        figures.append(reply["largest_difference_of_losses"])
     else:
-        figures += [found["max_logit_error"], found["total_variation"]]
+        figures += [reply["max_logit_error"], reply["total_variation"]]
     assert all(math.isfinite(x) and x > 0 for x in figures)
-    assert found["ratio_low"] <= found["ratio"] <= found["ratio_high"]
-    assert found["machine"]["processor"]
-    assert found["settings"]["dtype"] == dtype
-    assert found["product"]["gflop_per_unit"] < found["baseline"]["gflop_per_unit"]
+    assert reply["ratio_low"] <= reply["ratio"] <= reply["ratio_high"]
+    assert reply["machine"]["processor"]
+    assert reply["settings"]["dtype"] == dtype
+    assert reply["product"]["gflop_per_unit"] < reply["baseline"]["gflop_per_unit"]
 
 
 @pytest.mark.slow
 def test_both_trainings_learn_alike(run):
-    found = run(
+    reply = run(
         "bench",
         "pretrain",
         "--layers",
@@ -86,58 +88,61 @@ def test_both_trainings_learn_alike(run):
         "--batch",
         8,
     )
-    losses = found["losses"]
+    losses = reply["losses"]
     assert losses["baseline"][0] - losses["baseline"][-1] > 0.5
-    assert found["largest_difference_of_losses"] < 0.25
+    assert reply["largest_difference_of_losses"] < 0.25
 
 
 @pytest.mark.long
 def test_operations_are_those_of_the_model(run):
-    found = measured(run, "generation", "--steps", 1)
+    reply = run_benchmark(run, "generation", "--steps", 1)
     body = LENGTH * 24 * WIDTH**2 + 4 * LENGTH**2 * WIDTH
     head = 2 * WIDTH**2 + 2 * WIDTH * VOCABULARY
-    assert found["baseline"]["gflop_per_unit"] * 1e9 == LAYERS * body + LENGTH * head
+    assert reply["baseline"]["gflop_per_unit"] * 1e9 == LAYERS * body + LENGTH * head
     # The last layer is that of one token, whose one head looks at all tokens.
     last = 24 * WIDTH**2 + 4 * LENGTH * WIDTH
     # Queries, keys and values of the first layer: of all tokens once, of two at each step.
     again = 2 * 6 * WIDTH**2
     once = (LAYERS - 1) * body + last + head
-    assert found["product"]["gflop_per_unit"] * 1e9 == once + again
-    most = once + again - LENGTH * 6 * WIDTH**2 * 3 / 4  # less where a position is picked again
-    assert measured(run, "generation", "--steps", 4)["product"]["gflop_per_unit"] * 1e9 <= most
+    assert reply["product"]["gflop_per_unit"] * 1e9 == once + again
+    limit = once + again - LENGTH * 6 * WIDTH**2 * 3 / 4  # less where a position is picked again
+    assert (
+        run_benchmark(run, "generation", "--steps", 4)["product"]["gflop_per_unit"] * 1e9 <= limit
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "shard"), [("generation", "generate_shard"), ("posterior", "make_posterior_shard")]
+    ("benchmark", "shard"),
+    [("generation", "generate_shard"), ("posterior", "make_posterior_shard")],
 )
-def test_a_slower_product_has_a_lower_ratio(run, monkeypatch, what, shard):
-    before = measured(run, what)["ratio"]
-    made = getattr(attacks, shard)
+def test_a_slower_product_has_a_lower_ratio(run, monkeypatch, benchmark, shard):
+    old_ratio = run_benchmark(run, benchmark)["ratio"]
+    make_shard = getattr(attacks, shard)
 
-    def made_8_times(*given, **named):
+    def make_8_times(*arguments, **options):
         for _ in range(8):
-            made(*given, **named)
+            make_shard(*arguments, **options)
 
-    monkeypatch.setattr(attacks, shard, made_8_times)
-    assert measured(run, what)["ratio"] < before
+    monkeypatch.setattr(attacks, shard, make_8_times)
+    assert run_benchmark(run, benchmark)["ratio"] < old_ratio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["generation", "posterior"])
-def test_a_product_that_says_something_else_is_seen(run, monkeypatch, what):
-    asked = Forward.logits
+@pytest.mark.parametrize("benchmark", ["generation", "posterior"])
+def test_a_product_that_says_something_else_is_seen(run, monkeypatch, benchmark):
+    compute_logits = Forward.logits
 
-    def changed(self, ids, **named):
-        logits = asked(self, ids, **named).clone()
+    def changed(self, ids, **options):
+        logits = compute_logits(self, ids, **options).clone()
         logits[..., 7] += 3
         return logits
 
-    assert measured(run, what)["max_logit_error"] < 5e-5
+    assert run_benchmark(run, benchmark)["max_logit_error"] < 5e-5
     monkeypatch.setattr(Forward, "logits", changed)
-    found = measured(run, what)
-    assert found["max_logit_error"] == pytest.approx(3, abs=1e-3)
-    assert found["total_variation"] > 1e-3
+    reply = run_benchmark(run, benchmark)
+    assert reply["max_logit_error"] == pytest.approx(3, abs=1e-3)
+    assert reply["total_variation"] > 1e-3
 
 
 def test_time_is_told_by_who_spent_it():
@@ -151,56 +156,58 @@ def test_time_is_told_by_who_spent_it():
         began = time.process_time()
         while time.process_time() - began < 0.1:
             fold_name("Émilie de la Tour")
-    found = shares(spent)
-    forward_share, text_share = (found["parts"][one] for one in ("forward", "audit/text.py"))
+    time_shares = shares(spent)
+    forward_share, text_share = (
+        time_shares["parts"][part] for part in ("forward", "audit/text.py")
+    )
     assert forward_share > text_share > 0
-    assert sum(found["parts"].values()) == pytest.approx(1, abs=1e-3)
+    assert sum(time_shares["parts"].values()) == pytest.approx(1, abs=1e-3)
 
 
 def test_growth_is_fitted_and_drawn():
-    one = {"sizes": [1.0, 10.0, 100.0], "cpu_seconds": [0.01, 0.1, 1.0], "exponent": 1.0}
-    drawn = ElementTree.fromstring(picture({"notes": one, "names": one}))
-    lines = [e.get("points") for e in drawn.iter() if e.tag.endswith("polyline")]
+    growth = {"sizes": [1.0, 10.0, 100.0], "cpu_seconds": [0.01, 0.1, 1.0], "exponent": 1.0}
+    chart = ElementTree.fromstring(picture({"notes": growth, "names": growth}))
+    lines = [e.get("points") for e in chart.iter() if e.tag.endswith("polyline")]
     assert len(lines) == 2
     points = [tuple(map(float, point.split(","))) for point in lines[0].split()]
     # Ten times the size and ten times the seconds is as far to the right as up.
     assert [b[0] - a[0] for a, b in pairwise(points)] == [a[1] - b[1] for a, b in pairwise(points)]
-    assert any(e.text == "notes: exponent 1.00" for e in drawn.iter())
+    assert any(e.text == "notes: exponent 1.00" for e in chart.iter())
 
 
 @pytest.mark.long
 def test_paper_scale_is_the_rate_carried_forward(run):
-    found = measured(run, "generation")
-    paper, product = found["paper_scale"], found["product"]
+    reply = run_benchmark(run, "generation")
+    paper, product = reply["paper_scale"], reply["product"]
     assert paper["seconds"] == pytest.approx(5_000_000 / product["median_per_second"])
     floor = 5_000_000 * product["gflop_per_unit"] / 790e3
     assert paper["floor_seconds_at_790_tflops"] == pytest.approx(floor)
 
 
-@pytest.mark.parametrize("what", ["generation", "posterior", "pretrain"])
-def test_without_a_gpu_its_benchmark_is_refused(run, monkeypatch, what):
+@pytest.mark.parametrize("benchmark", ["generation", "posterior", "pretrain"])
+def test_without_a_gpu_its_benchmark_is_refused(run, monkeypatch, benchmark):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    found = run("bench", what, *SMALL, "--device", "cuda")
-    assert found["code"] == 2
-    assert "No CUDA device is available." in found["said"]
+    reply = run("bench", benchmark, *SMALL, "--device", "cuda")
+    assert reply["code"] == 2
+    assert "No CUDA device is available." in reply["said"]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("what", ["generation", "posterior"])
-def test_a_gpu_is_measured_by_the_same_code(run, what):
-    found = measured(run, what, "--device", "cuda", "--dtype", "bfloat16")
-    assert found["machine"]["gpu"]
-    assert found["ratio"] > 0
+@pytest.mark.parametrize("benchmark", ["generation", "posterior"])
+def test_a_gpu_is_measured_by_the_same_code(run, benchmark):
+    reply = run_benchmark(run, benchmark, "--device", "cuda", "--dtype", "bfloat16")
+    assert reply["machine"]["gpu"]
+    assert reply["ratio"] > 0
 
 
 @pytest.mark.slow
 def test_a_corpus_is_timed_beside_other_readers_of_its_file(run):
-    found = run("bench", "corpus", "--megabytes", 1)
-    assert found["code"] == 0, found["said"]
-    rows = found["rows"]
+    reply = run("bench", "corpus", "--megabytes", 1)
+    assert reply["code"] == 0, reply["said"]
+    rows = reply["rows"]
     assert set(rows) == {"wc", "gzip", "corpus", "canaries", "two_workers"}
     assert all(row["megabytes_per_second"] > 0 for row in rows.values())
-    assert rows["corpus"]["n_notes"] == rows["canaries"]["n_notes"] == found["n_notes"]
+    assert rows["corpus"]["n_notes"] == rows["canaries"]["n_notes"] == reply["n_notes"]
     assert (
         rows["corpus"]["private"] != rows["canaries"]["private"] == rows["two_workers"]["private"]
     )

@@ -50,7 +50,7 @@ def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, s
 
 
 def options(pair: dict[str, str], **extra: object) -> list[object]:
-    chosen = [item for both in pair.items() for item in both]
+    chosen = [item for entry in pair.items() for item in entry]
     return chosen + [x for k, v in extra.items() for x in (f"--{k.replace('_', '-')}", v)]
 
 
@@ -64,11 +64,11 @@ def generated(pair: dict[str, str], **extra: object) -> list[object]:
     return ["run", "--scenario", 1, *options(pair, **sizes)]
 
 
-def answered(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, str]:
+def call_json(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[Any, str]:
     """What a command that succeeds prints with --json, and what it says."""
-    code, out, said = call(capsys, *arguments, "--json")
+    code, out, err = call(capsys, *arguments, "--json")
     assert code == 0
-    return json.loads(out), said
+    return json.loads(out), err
 
 
 def names_of(out: Path) -> list[dict[str, str]]:
@@ -76,11 +76,11 @@ def names_of(out: Path) -> list[dict[str, str]]:
 
 
 def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsys):
-    one, two = tmp_path / "one", tmp_path / "two"
-    result, _ = answered(capsys, *masked(pair, out=one))
+    first_folder, second_folder = tmp_path / "one", tmp_path / "two"
+    result, _ = call_json(capsys, *masked(pair, out=first_folder))
     digest = result["digest"]
     assert result["scenario"] == 2
-    rows = names_of(one)
+    rows = names_of(first_folder)
     assert [row["first_name"] for row in rows] == ["Mary", "John", "Linda", "James"]
     assert {
         "name_id",
@@ -103,32 +103,34 @@ def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsy
     for row in rows:
         difference = float(row["hospital_posterior"]) - float(row["general_posterior"])
         assert float(row["difference"]) == pytest.approx(difference, rel=1e-9, abs=1e-15)
-    files = {path.name: path.read_bytes() for path in one.iterdir()}
+    files = {path.name: path.read_bytes() for path in first_folder.iterdir()}
     assert sorted(files) == ["log_seal.txt", "measures.json", "names.csv", "report.json"]
-    again, said = answered(capsys, *masked(pair, out=two))
-    assert again["digest"] == digest and "Answered before" in said
-    assert (two / "names.csv").read_bytes() == files["names.csv"]
-    (job,) = answered(capsys, "jobs")[0]["jobs"]
+    again, err = call_json(capsys, *masked(pair, out=second_folder))
+    assert again["digest"] == digest and "Answered before" in err
+    assert (second_folder / "names.csv").read_bytes() == files["names.csv"]
+    (job,) = call_json(capsys, "jobs")[0]["jobs"]
     assert (job["state"], job["runner"], job["result"]) == ("done", "cli", [digest])
     assert job["question"] == digest
     assert job["finished"] == {"n_inputs": 250, "n_chain_inputs": 3}
-    (line,) = answered(capsys, "results")[0]["audits"]
+    (line,) = call_json(capsys, "results")[0]["audits"]
     assert (line["n_names"], line["verdict"]) == (4, result["verdict"])
-    answered(capsys, "results", digest[:10], "--out", two, "--names", "full")
-    assert (two / "names.csv").read_bytes().removeprefix(b"\xef\xbb\xbf") == files["names.csv"]
-    seal, first = (two / "log_seal.txt").read_text(), files["log_seal.txt"].decode()
-    for given, code in ((first, 0), (seal, 0), (f"9{seal}", 1), ("none", 2)):
-        assert call(capsys, "log", "verify", "--seal", given)[0] == code
+    call_json(capsys, "results", digest[:10], "--out", second_folder, "--names", "full")
+    assert (second_folder / "names.csv").read_bytes().removeprefix(b"\xef\xbb\xbf") == files[
+        "names.csv"
+    ]
+    seal, first = (second_folder / "log_seal.txt").read_text(), files["log_seal.txt"].decode()
+    for seal_option, code in ((first, 0), (seal, 0), (f"9{seal}", 1), ("none", 2)):
+        assert call(capsys, "log", "verify", "--seal", seal_option)[0] == code
     logged = [
         (line["action"], line["audit"], line["counts"])
-        for line in answered(capsys, "log", "show")[0]["entries"]
+        for line in call_json(capsys, "log", "show")[0]["entries"]
     ]
     assert logged == 3 * [("exported", digest[:12], {"names": "full"})]
 
 
 @pytest.mark.long
 def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
-    plain, _ = answered(capsys, *masked(pair))
+    plain, _ = call_json(capsys, *masked(pair))
     book = openpyxl.Workbook()
     for line in NAMES.splitlines():
         book.active.append([int(cell) if cell.isdecimal() else cell for cell in line.split(",")])
@@ -136,11 +138,11 @@ def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
     packed = PASSAGES.replace("[NAME]", "@@").encode()
     pair["--passages"] = str(tmp_path / "passages.csv.gz")
     Path(pair["--passages"]).write_bytes(gzip.compress(packed))
-    again, said = answered(capsys, *masked(pair), "--placeholder", "@@")
-    assert again["digest"] == plain["digest"] and "Answered before" in said
-    assert "4 names read (xlsx)." in said and "2 passages read" in said
+    again, messages = call_json(capsys, *masked(pair), "--placeholder", "@@")
+    assert again["digest"] == plain["digest"] and "Answered before" in messages
+    assert "4 names read (xlsx)." in messages and "2 passages read" in messages
     rank = ("rank", "--scenario", 2, *options(pair, inputs=250, out=tmp_path / "ranks.csv"))
-    assert answered(capsys, *rank, "--placeholder", "@@")[0]["n_names"] == 4
+    assert call_json(capsys, *rank, "--placeholder", "@@")[0]["n_names"] == 4
     for words in (masked(pair), [*masked(pair), "--placeholder", "@@@"]):
         code, out, err = call(capsys, *words)
         assert (code, out) == (2, "") and ("placeholder" in err or "No text has a place" in err)
@@ -150,10 +152,10 @@ def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
 
 
 def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair, tmp_path, capsys):
-    plain, _ = answered(capsys, *masked(pair))
-    stated, _ = answered(capsys, *masked(pair, control_source="invented"))
+    plain, _ = call_json(capsys, *masked(pair))
+    stated, _ = call_json(capsys, *masked(pair, control_source="invented"))
     assert plain["digest"] != stated["digest"]
-    judged, _ = answered(
+    judged, _ = call_json(
         capsys,
         "judge",
         plain["digest"][:10],
@@ -167,11 +169,11 @@ def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair,
     assert "judged again from its kept evidence" in judged["notes"][-1]
     report = json.loads((tmp_path / "again" / "report.json").read_text())
     assert report["verdict"]["control_source"] == "invented"
-    assert len(answered(capsys, "results")[0]["audits"]) == 3
+    assert len(call_json(capsys, "results")[0]["audits"]) == 3
     people = tmp_path / "people.csv"
     people.write_text("first_name,last_name\nLinda,Brown\nMary,Smith\n")
-    own, _ = answered(capsys, *masked(pair, own_controls=people))
-    assert own["digest"] not in (plain["digest"], stated["digest"])
+    own_report, _ = call_json(capsys, *masked(pair, own_controls=people))
+    assert own_report["digest"] not in (plain["digest"], stated["digest"])
     code, out, err = call(capsys, *masked(pair, own_controls=people, control_source="held_out"))
     assert (code, out) == (2, "") and "Own controls have the source own" in err
     code, out, err = call(capsys, *masked(pair, sibling="ffff"))
@@ -182,7 +184,7 @@ def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair,
 
 def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike():
     records = [{"name": "a", "n": 1, "deep": {"x": 1}}, {"name": "b", "n": 0.123456, "deep": {}}]
-    said = "\n".join(
+    text = "\n".join(
         format_result(
             {
                 "n_notes": 3,
@@ -197,7 +199,7 @@ def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike()
             }
         )
     )
-    assert said.splitlines() == [
+    assert text.splitlines() == [
         "n notes: 3",
         "rows:",
         "name      n",
@@ -223,17 +225,17 @@ def test_what_is_said_without_json_has_every_value_and_tables_of_what_is_alike()
 def test_a_refused_pair_is_a_failed_job_with_its_cause(pair, tmp_path, capsys):
     pair["--hospital"] = str(make_roberta(tmp_path / "other", seed=3))
     code, _, err = call(capsys, *masked(pair))
-    (job,) = answered(capsys, "jobs")[0]["jobs"]
+    (job,) = call_json(capsys, "jobs")[0]["jobs"]
     assert (code, job["state"]) == (2, "failed")
     assert job["failure"]["what"] in err and "tokenizers" in err
 
 
 def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(pair, tmp_path, capsys):
-    own = ("", "Mary,Smith,1", "Mary,Smith,1", "John,Smith,0", "James,Jones,0", "")
-    (tmp_path / "names.csv").write_text("\n".join(("first_name,last_name,is_member", *own)))
-    found, _ = answered(capsys, *masked(pair, out=tmp_path / "out"))
-    said = "The list does not say the kind of 2 controls. It was worked out, once,"
-    assert any(note.startswith(said) for note in found["notes"])
+    file_rows = ("", "Mary,Smith,1", "Mary,Smith,1", "John,Smith,0", "James,Jones,0", "")
+    (tmp_path / "names.csv").write_text("\n".join(("first_name,last_name,is_member", *file_rows)))
+    report, _ = call_json(capsys, *masked(pair, out=tmp_path / "out"))
+    sentence = "The list does not say the kind of 2 controls. It was worked out, once,"
+    assert any(note.startswith(sentence) for note in report["notes"])
     rows = names_of(tmp_path / "out")
     assert [(row["file_row"], row["name_id"], row["control_kind"]) for row in rows] == [
         ("3", "0", ""),
@@ -247,9 +249,12 @@ def test_a_list_in_capitals_with_titles_is_rewritten_and_twins_are_left_out_or_r
 ):
     rows = ["MR. MARY SMITH,1", "MÁRY SMITH,1", "JOHN JONES,0"]
     (tmp_path / "names.csv").write_text("\n".join(("name,is_member", *rows)), encoding="utf-8")
-    found, err = answered(capsys, *masked(pair, out=tmp_path / "out"))
-    for said in ("3 of 3 names were in capitals", "1 of 3 names are the same name to this model"):
-        assert any(note.startswith(said) for note in found["notes"])
+    report, err = call_json(capsys, *masked(pair, out=tmp_path / "out"))
+    for sentence in (
+        "3 of 3 names were in capitals",
+        "1 of 3 names are the same name to this model",
+    ):
+        assert any(note.startswith(sentence) for note in report["notes"])
     assert "3 of 3 names were in capitals" in err and "row 2: Titles, degrees" in err
     names = names_of(tmp_path / "out")
     assert [row["first_name"] for row in names] == ["Mary", "Máry", "John"]
@@ -263,18 +268,18 @@ def test_a_list_in_capitals_with_titles_is_rewritten_and_twins_are_left_out_or_r
 
 def test_controls_can_be_drawn(pair, tmp_path, capsys):
     (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
-    answered(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))
+    call_json(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))
     rows = names_of(tmp_path / "out")
     assert [row["control_kind"] for row in rows] == ["", "", *["easy"] * 4, *["hard"] * 4]
     assert all(row["score"] for row in rows)  # none that the small vocabulary cannot spell
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
-    said = [note["values"] for note in report["notes"] if "Members against" in note["key"]]
-    assert [one["kind"] for one in said] == ["easy", "hard"]
-    assert said[1]["value"] == said[1]["value_2"] == 0
+    comparisons = [note["values"] for note in report["notes"] if "Members against" in note["key"]]
+    assert [comparison["kind"] for comparison in comparisons] == ["easy", "hard"]
+    assert comparisons[1]["value"] == comparisons[1]["value_2"] == 0
 
 
 @pytest.mark.parametrize(
-    ("option", "wrong", "said"),
+    ("option", "wrong", "fragment"),
     [
         ("--names", "absent.csv", "absent.csv"),
         ("--passages", "absent.csv", "absent.csv"),
@@ -284,10 +289,10 @@ def test_controls_can_be_drawn(pair, tmp_path, capsys):
         ("--seed", 2**63, "seed: must be a whole number from 0 to "),
     ],
 )
-def test_bad_input_ends_with_2_and_one_paragraph(pair, option, wrong, said, capsys):
+def test_bad_input_ends_with_2_and_one_paragraph(pair, option, wrong, fragment, capsys):
     code, out, err = call(capsys, *masked(pair), option, wrong)
     assert (code, out, shards()) == (2, "", set())
-    assert said in err and "Traceback" not in err
+    assert fragment in err and "Traceback" not in err
 
 
 @pytest.mark.parametrize(("option", "wrong"), [("--column", "text"), ("--snapshots", "one")])
@@ -307,17 +312,19 @@ def test_ctrl_c_ends_with_130(pair, monkeypatch, capsys):
     assert "kept" in err
 
 
-def scored(capsys: pytest.CaptureFixture[str], folder: Path, rows: str, threshold: float) -> Any:
+def score_rows(
+    capsys: pytest.CaptureFixture[str], folder: Path, rows: str, threshold: float
+) -> Any:
     (folder / "scores.csv").write_text("score,is_member\n" + rows)
-    found, _ = answered(
+    measures, _ = call_json(
         capsys, "score", "--scores", folder / "scores.csv", "--threshold", threshold
     )
-    return found, [found[name] for name in ("tp", "fn", "fp", "tn")]
+    return measures, [measures[name] for name in ("tp", "fn", "fp", "tn")]
 
 
 def test_score_gives_what_the_counts_say(tmp_path, capsys):
     # members 3, 2, 1; controls 2.5, 0: of six pairs the member is above in 3>2.5, 3>0, 2>0, 1>0
-    result, counts = scored(capsys, tmp_path, "3,1\n2,1\n1,1\n2.5,0\n0,0\n", 1.5)
+    result, counts = score_rows(capsys, tmp_path, "3,1\n2,1\n1,1\n2.5,0\n0,0\n", 1.5)
     assert result["auc"] == pytest.approx(4 / 6) and counts == [2, 1, 1, 1]
     assert result["f1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
     assert set(result["tpr_at_fpr"]) == {"0.1", "0.01", "0.001"}
@@ -348,13 +355,13 @@ def test_scores_of_a_real_pair_give_the_published_auc(tmp_path, capsys):
     if not folder.is_dir():
         pytest.skip("the losses of a real pair are not at hand")
     rows = []
-    for who, truth in (("members", 1), ("nonmembers", 0)):
+    for group, truth in (("members", 1), ("nonmembers", 0)):
         target, reference = (
-            np.loadtxt(folder / f"{who}_{of}.txt").ravel().tolist()
-            for of in ("target", "reference")
+            np.loadtxt(folder / f"{group}_{model}.txt").ravel().tolist()
+            for model in ("target", "reference")
         )
         rows += [f"{r - t!r},{truth}\n" for t, r in zip(target, reference, strict=True)]
-    result, counts = scored(capsys, tmp_path, "".join(rows), 0)
+    result, counts = score_rows(capsys, tmp_path, "".join(rows), 0)
     assert result["auc"] == pytest.approx(0.928009, abs=5e-7)
     tprs = [round(result["tpr_at_fpr"][k], 4) for k in ("0.1", "0.01", "0.001")]
     assert tprs == [0.8099, 0.6045, 0.3721] and counts == [13701, 282, 1054, 664]
@@ -381,23 +388,26 @@ def shards() -> set[str]:
         return set(store.keys("shard/"))
 
 
-@pytest.mark.parametrize("asked", [masked, generated])
-def test_only_the_references_own_evidence_is_made(pair, reference, tmp_path, capsys, asked):
-    answered(capsys, *asked(pair))
+@pytest.mark.parametrize("make_words", [masked, generated])
+def test_only_the_references_own_evidence_is_made(pair, reference, tmp_path, capsys, make_words):
+    call_json(capsys, *make_words(pair))
     one_pair = len(shards())
-    found, said = answered(capsys, *asked(pair, reference=reference, out=tmp_path / "out"))
-    assert "Answered before" in said
+    report, err = call_json(capsys, *make_words(pair, reference=reference, out=tmp_path / "out"))
+    assert "Answered before" in err
     assert len(shards()) == one_pair * 3 // 2  # of three models, not of four
-    (other,) = found["references"]
-    assert other["general"] == "reference" and found["general"] == "general"
-    assert other["digest"] != found["digest"] and other["hospital"] == found["hospital"]
-    score = found["fixed_score"]
-    (pooled,) = [one for one in other["difference"]["aucs"] if one["stratum"] == "all"]
-    aucs = [one["strata"]["all"]["scores"][score]["auc"] for one in (found, other)]
+    (other_report,) = report["references"]
+    assert other_report["general"] == "reference" and report["general"] == "general"
+    assert (
+        other_report["digest"] != report["digest"]
+        and other_report["hospital"] == report["hospital"]
+    )
+    score = report["fixed_score"]
+    (pooled,) = [row for row in other_report["difference"]["aucs"] if row["stratum"] == "all"]
+    aucs = [side["strata"]["all"]["scores"][score]["auc"] for side in (report, other_report)]
     assert pooled["difference"]["value"] == pytest.approx(aucs[0] - aucs[1])
-    for folder, audit in (("", found), ("reference-1", other)):
+    for folder, audit in (("", report), ("reference-1", other_report)):
         measures = json.loads((tmp_path / "out" / folder / "measures.json").read_text())
         assert measures["digest"] == audit["digest"]
-    answered(capsys, "results", found["digest"][:12], "--out", tmp_path / "report")
+    call_json(capsys, "results", report["digest"][:12], "--out", tmp_path / "report")
     text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert other["digest"][:12] in text
+    assert other_report["digest"][:12] in text

@@ -15,15 +15,15 @@ COMMAND = re.compile(r"python -m audit ((?:[^\n`#;|]|\\\n)+)")
 
 
 def commands() -> list[tuple[str, str]]:
-    found = []
+    rows = []
     for path in DOCUMENTS:
         if path == PATH:
             continue
-        for shown in COMMAND.findall(path.read_text(encoding="utf-8").replace("\\\n", " ")):
-            words = shown.replace("...", "").strip()
+        for command in COMMAND.findall(path.read_text(encoding="utf-8").replace("\\\n", " ")):
+            words = command.replace("...", "").strip()
             if not re.search(r"[|…]|^demo / ", words):
-                found.append((path.name, words))
-    return found
+                rows.append((path.name, words))
+    return rows
 
 
 def test_the_reference_is_that_of_the_parser():
@@ -37,9 +37,12 @@ def test_documents_show_commands():
 @pytest.mark.parametrize(("document", "command"), commands())
 def test_a_command_that_a_document_shows_has_these_options(document, command):
     words = shlex.split(command)
-    known = options()
-    name = max((one for one in known if words[: len(one.split())] == one.split()), key=len)
-    assert {word for word in words if word.startswith("--")} <= known[name], document
+    flags = options()
+    name = max(
+        (candidate for candidate in flags if words[: len(candidate.split())] == candidate.split()),
+        key=len,
+    )
+    assert {word for word in words if word.startswith("--")} <= flags[name], document
 
 
 def test_paths_that_documents_name_are_there():

@@ -24,14 +24,16 @@ def deid(*words: object) -> Any:
     return call_command(parse_options(["deid", *words]))
 
 
-def written(path: Path, *records: object) -> Path:
-    path.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records), "utf-8")
+def write_records(path: Path, *records: object) -> Path:
+    path.write_text(
+        "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records), "utf-8"
+    )
     return path
 
 
-def note(doc_id: str, text: str, *spans: tuple[int, int, str], **more: str) -> dict[str, Any]:
+def note(doc_id: str, text: str, *spans: tuple[int, int, str], **fields: str) -> dict[str, Any]:
     named = [{"start": s, "end": e, "label": label} for s, e, label in spans]
-    return {"doc_id": doc_id, "text": text, "spans": named, **more}
+    return {"doc_id": doc_id, "text": text, "spans": named, **fields}
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def gold(tmp_path):
         span("03-1234-5678", "連絡先情報"),
         span("みぎわ町", "準識別子"),
     ]
-    return written(tmp_path / "gold.jsonl", note("a", TEXT, *spans, patient_id="p"))
+    return write_records(tmp_path / "gold.jsonl", note("a", TEXT, *spans, patient_id="p"))
 
 
 def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
@@ -58,11 +60,11 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert len(released) == len(TEXT) and "■■■■" in released and "高橋" not in released
     with gold.open("a", encoding="utf-8") as file:
         file.write(json.dumps(note("b", "\ud800森", (0, 2, "識別子"))) + "\n")
-    found = deid("score", "--gold", gold, "--pred", out, "--misses", misses, "--replicates", 20)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    quasi = found["criteria"]["strict"]["labels"]["quasi_identifier"]
-    assert (quasi["recall"], quasi["precision"], found["n_replicates"]) == (0.5, 1.0, 20)
-    assert found["notes"] == [
+    scores = deid("score", "--gold", gold, "--pred", out, "--misses", misses, "--replicates", 20)
+    assert json.loads(json.dumps(scores, allow_nan=False)) == scores
+    quasi = scores["criteria"]["strict"]["labels"]["quasi_identifier"]
+    assert (quasi["recall"], quasi["precision"], scores["n_replicates"]) == (0.5, 1.0, 20)
+    assert scores["notes"] == [
         "1 notes were not predicted: their spans count as missed.",
         "No gold is of these types, so nothing is known about them: personal_id_code, linkage_code",
         "No gold is of these kinds, so nothing is known about them: time, age, sex, id",
@@ -74,23 +76,23 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
         ("missed", "?森", "identifier"),
     ]
     assert stat.S_IMODE(misses.stat().st_mode) == 0o600
-    kept = SCORES.get(found["score_id"]).path
-    assert f"deid forget {kept.name}" in found["kept"]
+    score = SCORES.get(scores["score_id"]).path
+    assert f"deid forget {score.name}" in scores["kept"]
     copies = [*(SCORES.home() / ".given").iterdir()]
     os.utime(copies[0], (0, 0))
-    assert deid("forget", kept.name) == {"forgotten": kept.name}
-    assert not kept.exists() and [*copies[0].parent.iterdir()] == copies[1:]
+    assert deid("forget", score.name) == {"forgotten": score.name}
+    assert not score.exists() and [*copies[0].parent.iterdir()] == copies[1:]
     with pytest.raises(AuditError, match="This is not kept here"):
-        deid("forget", kept.name)
-    said = capsys.readouterr().err
-    assert "高橋" not in said and "みぎわ" not in said
-    assert "1 of 2 identifiers are still readable, in whole or in part" in said
-    assert "No gold is of these kinds" in said
+        deid("forget", score.name)
+    errors = capsys.readouterr().err
+    assert "高橋" not in errors and "みぎわ" not in errors
+    assert "1 of 2 identifiers are still readable, in whole or in part" in errors
+    assert "No gold is of these kinds" in errors
 
 
 def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_path, capsys):
     spans = ((0, 3, "DOCTOR-NAME"), (4, 7, "FECHAS"), (8, 9, "ROOM-X"))
-    gold = written(tmp_path / "g", note("1", "Ana hoy 7", *spans))
+    gold = write_records(tmp_path / "g", note("1", "Ana hoy 7", *spans))
     sides = ("score", "--gold", gold, "--pred", gold, "--replicates", 2)
     assert set(deid(*sides)["criteria"]["strict"]["labels"]) == {label for *_, label in spans}
     table = tmp_path / "map.json"
@@ -100,11 +102,11 @@ def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_p
         deid(*sides, "--five-types", "--label-map", table)
     assert len(SCORES.all()) == n_kept
     table.write_text('{"fechas": "連絡先情報", "room-x": null}')
-    own = deid(*sides, "--five-types", "--label-map", table)
-    assert list(own["criteria"]["strict"]["labels"]) == ["identifier", "contact"]
-    own = deid(*sides, "--label-map", table)
-    assert own["notes"] == ["1 labels are not in the map and were kept: DOCTOR-NAME"]
-    outputs = written(tmp_path / "o", {"doc_id": "1", "output": "<識別子>Ana</識別子> hoy 7"})
+    report = deid(*sides, "--five-types", "--label-map", table)
+    assert list(report["criteria"]["strict"]["labels"]) == ["identifier", "contact"]
+    report = deid(*sides, "--label-map", table)
+    assert report["notes"] == ["1 labels are not in the map and were kept: DOCTOR-NAME"]
+    outputs = write_records(tmp_path / "o", {"doc_id": "1", "output": "<識別子>Ana</識別子> hoy 7"})
     copied = deid(
         "score", "--gold", gold, "--outputs", outputs, "--five-types", "--label-map", table
     )
@@ -118,22 +120,22 @@ def test_taggers_are_compared_on_one_gold(tmp_path, gold, capsys, monkeypatch):
     (tmp_path / "rules").mkdir()  # a folder called as a tagger is does not hide it
     deid("tag", "--tagger", "rules", "--notes", gold, "--out", tmp_path / "out")
     words = ("compare", "--gold", gold, "--replicates", 20, "--tagger", "rules")
-    found = deid(*words, "--tagger", gold, "--tagger", "out")
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    rules, perfect, told = found["taggers"].values()
+    comparison = deid(*words, "--tagger", gold, "--tagger", "out")
+    assert json.loads(json.dumps(comparison, allow_nan=False)) == comparison
+    rules, perfect, folder = comparison["taggers"].values()
     assert (perfect["touched"], perfect["covered"], perfect["harmless"]) == (1, 1, 0)
     assert rules["counts"]["touched"] == [3, 4] and rules["notes_per_second"] > 0
-    assert told["touched"] == rules["touched"] and told["seconds"] is None
+    assert folder["touched"] == rules["touched"] and folder["seconds"] is None
     names = [f"rules - {gold}", "rules - out", f"{gold} - out"]
-    assert list(found["differences"]) == names
-    assert found["differences"][names[0]]["touched"] == -0.25
-    assert found["differences"][names[1]]["told_apart_by"] == "nothing"
-    assert {SCORES.get(one["score_id"]).title for one in found["taggers"].values()} == {
+    assert list(comparison["differences"]) == names
+    assert comparison["differences"][names[0]]["touched"] == -0.25
+    assert comparison["differences"][names[1]]["told_apart_by"] == "nothing"
+    assert {SCORES.get(tagger["score_id"]).title for tagger in comparison["taggers"].values()} == {
         "",
         "gold.jsonl",
         "out",
     }
-    assert found["taggers"] == deid(*words, "--tagger", gold, "--tagger", "out")["taggers"]
+    assert comparison["taggers"] == deid(*words, "--tagger", gold, "--tagger", "out")["taggers"]
     for wrong in ((), ("--tagger", "rules")):
         with pytest.raises(AuditError, match="two taggers or more"):
             deid(*words, *wrong)
@@ -143,7 +145,7 @@ def test_taggers_are_compared_on_one_gold(tmp_path, gold, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("pred", "options", "said"),
+    ("pred", "options", "message"),
     [
         ([note("1", "Ann.")], (), "predicted notes, line 1: .*not that of the gold"),
         ([], ("--replicates", 0), "replicates: must be a whole number"),
@@ -152,19 +154,19 @@ def test_taggers_are_compared_on_one_gold(tmp_path, gold, capsys, monkeypatch):
         ([], ("--outputs", "bad"), "--pred, --outputs"),
     ],
 )
-def test_what_is_wrong_is_said_without_its_text(tmp_path, monkeypatch, pred, options, said):
+def test_what_is_wrong_is_said_without_its_text(tmp_path, monkeypatch, pred, options, message):
     monkeypatch.chdir(tmp_path)
     good = [note("1", "Ann", (0, 3, "x"))]
     (tmp_path / "bad").write_bytes(b"\xff\n")
-    with pytest.raises(AuditError, match=said) as refused:
+    with pytest.raises(AuditError, match=message) as refused:
         deid(
             "score",
             "--gold",
-            written(tmp_path / "g", *good),
+            write_records(tmp_path / "g", *good),
             "--misses",
             "m.csv",
             "--pred",
-            written(tmp_path / "p", *(pred or good)),
+            write_records(tmp_path / "p", *(pred or good)),
             *options,
         )
     assert "Ann" not in str(refused.value) and not (tmp_path / "m.csv").exists()
@@ -176,7 +178,7 @@ def test_a_corpus_is_built_and_counted_or_refused(tmp_path, capsys):
         "deid",
         "build",
         "--notes",
-        str(written(tmp_path / "n.jsonl", *rows)),
+        str(write_records(tmp_path / "n.jsonl", *rows)),
         "--out",
         str(tmp_path / "o"),
     ]
@@ -184,10 +186,10 @@ def test_a_corpus_is_built_and_counted_or_refused(tmp_path, capsys):
     assert "no model directory" in capsys.readouterr().err
     words += ["--names", "en", "--json"]
     assert not main(words)
-    told = json.loads(capsys.readouterr().out)
-    assert told["splits"] == {"train": 16, "validation": 2, "test": 2, "rest": 0}
-    assert (told["n_templates"], told["locale"]) == (20, "en_US")
-    assert json.loads((tmp_path / "o/summary.json").read_text("utf-8")) == told
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["splits"] == {"train": 16, "validation": 2, "test": 2, "rest": 0}
+    assert (summary["n_templates"], summary["locale"]) == (20, "en_US")
+    assert json.loads((tmp_path / "o/summary.json").read_text("utf-8")) == summary
     assert main(words) != 0, "there is something already"
 
 
@@ -197,7 +199,7 @@ def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, cap
         TEXT,
         "Der Patient: Anna Weber wurde mit Fieber und Husten in die Klinik gebracht.",
     )
-    path = written(tmp_path / "notes.jsonl", *({"text": text} for text in texts))
+    path = write_records(tmp_path / "notes.jsonl", *({"text": text} for text in texts))
     census = deid("tag", "--tagger", "rules", "--notes", path, "--out", tmp_path / "out")
     assert census["n_notes_of_no_language"] == 1
     err = capsys.readouterr().err
@@ -213,25 +215,25 @@ def test_placeholders_follow_the_note_and_other_languages_are_told(tmp_path, cap
 def test_a_policy_says_what_is_taken_out_and_what_is_scored(tmp_path, capsys):
     text = "A 72-year-old man. MRN: 4471902"
     spans = [(2, 13, "quasi_identifier"), (14, 17, "quasi_identifier"), (24, 31, "linkage_code")]
-    golds = written(tmp_path / "gold.jsonl", note("a", text, *spans))
-    told = deid("policy", "safe-harbor", "--tagger", "rules")
-    assert json.loads(json.dumps(told)) == told and len(told["coverage"]) == 23
-    assert told["coverage"][11]["ways"] == "not at all"
-    own = tmp_path / "own.json"
-    own.write_text(told["policy"], "utf-8")
+    golds = write_records(tmp_path / "gold.jsonl", note("a", text, *spans))
+    description = deid("policy", "safe-harbor", "--tagger", "rules")
+    assert json.loads(json.dumps(description)) == description and len(description["coverage"]) == 23
+    assert description["coverage"][11]["ways"] == "not at all"
+    policy_file = tmp_path / "own.json"
+    policy_file.write_text(description["policy"], "utf-8")
     out = tmp_path / "out"
-    for policy in ("safe-harbor", own):
+    for policy in ("safe-harbor", policy_file):
         words = ("--tagger", "rules", "--policy", policy, "--notes", golds, "--out", out)
         assert deid("tag", *words)["left"] == {"age": 1, "sex": 1}
         released = json.loads((out / "redacted.jsonl").read_text("utf-8"))["text"]
         assert released == "A 72-year-old man. MRN: [ID]"
         shutil.rmtree(out)
     deid("tag", *words)
-    found = [
-        deid("score", "--gold", golds, "--pred", out, "--replicates", 2, *more)["criteria"]
-        for more in ((), ("--policy", "safe-harbor"))
+    score_criteria = [
+        deid("score", "--gold", golds, "--pred", out, "--replicates", 2, *options)["criteria"]
+        for options in ((), ("--policy", "safe-harbor"))
     ]
-    missed, counted = (one["strict"]["together"] for one in found)
+    missed, counted = (criteria["strict"]["together"] for criteria in score_criteria)
     assert (missed["n_gold"], missed["n_missed"]) == (3, 2)
     assert (counted["n_gold"], counted["n_missed"]) == (1, 0)
     for wrong, why in ((tmp_path / "none", "no such policy"), (golds, "is missing|is unknown")):
@@ -247,22 +249,27 @@ def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_
         "氏名：中村恵子。主婦。",
     )
     records = ({"doc_id": f"=d{i}", "text": text} for i, text in enumerate(texts))
-    path, out = written(tmp_path / "n.jsonl", *records), tmp_path / "out"
+    path, out = write_records(tmp_path / "n.jsonl", *records), tmp_path / "out"
     deid("tag", "--tagger", "rules", "--notes", path, "--out", out)
     listed = tmp_path / "left.csv"
     assert not main(["deid", "leftovers", "--tagged", str(out), "--out", str(listed), "--json"])
-    told = capsys.readouterr()
-    found = json.loads(told.out)
-    assert (found["n_singled"], found["n_below"], found["n_patients"], found["k"]) == (1, 3, 3, 5)
-    assert found["kinds"] == {"work": 3} and found["n_unique"] == {"1": 1, "2": 0, "3": 0}
-    assert "1 of 3 patients" in told.err and "養蜂業" not in told.err + told.out
+    streams = capsys.readouterr()
+    leftovers = json.loads(streams.out)
+    assert (
+        leftovers["n_singled"],
+        leftovers["n_below"],
+        leftovers["n_patients"],
+        leftovers["k"],
+    ) == (1, 3, 3, 5)
+    assert leftovers["kinds"] == {"work": 3} and leftovers["n_unique"] == {"1": 1, "2": 0, "3": 0}
+    assert "1 of 3 patients" in streams.err and "養蜂業" not in streams.err + streams.out
     with listed.open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     assert row == {"row": "1", "note": "'=d0", "attributes": "養蜂業", "kinds": "work", "size": "1"}
     assert stat.S_IMODE(listed.stat().st_mode) == 0o600
     logged = [(line.action, dict(line.counts)) for line in entries(2)]
     assert logged == [
-        ("exported", {"what": what, "names": "full"}) for what in ("leftovers", "tagged")
+        ("exported", {"what": kind, "names": "full"}) for kind in ("leftovers", "tagged")
     ]
     assert deid("leftovers", "--tagged", out, "--k", 2)["n_below"] == 1
     with pytest.raises(AuditError, match="Cannot be read"):
@@ -270,7 +277,7 @@ def test_leftovers_of_tagged_notes_are_counted_and_listed_in_a_private_file(tmp_
 
 
 def test_a_register_says_what_is_known_of_the_patients(tmp_path, capsys):
-    notes = written(
+    notes = write_records(
         tmp_path / "notes.jsonl",
         {"note_id": "a", "patient_id": "7", "text": "高橋は入院。ｹﾝｲﾁ、S26.8.4生。"},
         {"note_id": "b", "patient_id": "8", "text": "高橋は入院。"},

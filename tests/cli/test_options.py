@@ -147,19 +147,19 @@ class _Reader(ast.NodeVisitor):
         self._class = ""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        before, self._class = self._class, node.name
+        outer_class, self._class = self._class, node.name
         self.generic_visit(node)
-        self._class = before
+        self._class = outer_class
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        decorators = {ast.unparse(one).partition("(")[0] for one in node.decorator_list}
+        decorators = {ast.unparse(decorator).partition("(")[0] for decorator in node.decorator_list}
         if decorators.isdisjoint(("model_validator", "field_validator")):
             self.generic_visit(node)
-        if "getattr" in {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}:
+        if "getattr" in {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}:
             self.reads |= {
-                ("self", one.value)
-                for one in ast.walk(node)
-                if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                ("self", child.value)
+                for child in ast.walk(node)
+                if isinstance(child, ast.Constant) and isinstance(child.value, str)
             }
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -182,20 +182,20 @@ def is_read(record: type[Record], field: str, *, paths: tuple[Path, ...], names:
     reads = {read for path in paths for read in reads_of(path)}
     owners = {name for name in names if name != "self"}
     if "self" in names:
-        classes = [one.__name__ for one in record.__mro__ if issubclass(one, Record)]
+        classes = [base.__name__ for base in record.__mro__ if issubclass(base, Record)]
         owners |= {"self", *(f"self of {name}" for name in classes if name != "Record")}
     return any((owner, field) in reads for owner in owners)
 
 
 def value_of(option: Option) -> list[str]:
     """Return words that give an option another value than its default."""
-    how = cli._describe_argument(option)
-    if how.get("action") in ("store_true", "store_false"):
+    argument = cli._describe_argument(option)
+    if argument.get("action") in ("store_true", "store_false"):
         return [option.flag]
-    kind, usual = how.get("type", str), option.field.default
-    if choices := how.get("choices"):
-        value = next(one for one in choices if one != usual)
-    elif how.get("metavar") == "FIELD=NAME":
+    kind, usual = argument.get("type", str), option.field.default
+    if choices := argument.get("choices"):
+        value = next(choice for choice in choices if choice != usual)
+    elif argument.get("metavar") == "FIELD=NAME":
         value = "text=body"
     elif option.field.examples:
         value = "1"
@@ -211,8 +211,8 @@ def words_of(command: Command) -> list[str]:
     needed: list[str] = []
     for option in options_of(command):
         is_positional = not option.flag.startswith("--")
-        how = cli._describe_argument(option)
-        if how.get("required") or (is_positional and "nargs" not in how):
+        argument = cli._describe_argument(option)
+        if argument.get("required") or (is_positional and "nargs" not in argument):
             needed += value_of(option)
     return [*filter(None, (group, name)), *needed]
 
@@ -220,20 +220,20 @@ def words_of(command: Command) -> list[str]:
 _PARSER = make_parser()
 
 
-def given_by(words: list[str]) -> Options:
+def parse_words(words: list[str]) -> Options:
     return vars(_PARSER.parse_args(words))
 
 
 def test_every_command_and_option_of_the_parser_is_asked() -> None:
     from benchmarks.commands_reference import options
 
-    asked: dict[str, set[str]] = {}
+    flags_by_command: dict[str, set[str]] = {}
     for command, option in EVERY:
         group, _, name = command.__name__.rpartition("_")
-        asked.setdefault(" ".join(filter(None, (group, name))), set()).add(option.flag)
+        flags_by_command.setdefault(" ".join(filter(None, (group, name))), set()).add(option.flag)
     everywhere = {"-h", "--help", "--json"}
     for name, flags in options().items():
-        assert flags - everywhere <= asked.get(name, set()), name
+        assert flags - everywhere <= flags_by_command.get(name, set()), name
 
 
 @pytest.mark.parametrize(
@@ -241,13 +241,15 @@ def test_every_command_and_option_of_the_parser_is_asked() -> None:
 )
 def test_an_option_has_an_effect(command: Command, option: Option) -> None:
     words = words_of(command)
-    more = value_of(option) if option.flag.startswith("--") else []
-    plain, given = (given_by([*words, *own]) for own in ([], more))
-    if not more and option.dest not in plain:
-        given = given_by([*words, "other"])
+    option_words = value_of(option) if option.flag.startswith("--") else []
+    plain, options = (parse_words([*words, *extra_words]) for extra_words in ([], option_words))
+    if not option_words and option.dest not in plain:
+        options = parse_words([*words, "other"])
     if option.dest not in plain:
-        assert collect_arguments(given) != collect_arguments(plain), "it does not reach the command"
-    assert option.dest in given
+        assert collect_arguments(options) != collect_arguments(plain), (
+            "it does not reach the command"
+        )
+    assert option.dest in options
     assert option.parameter in names_used(command), "the command does not use it"
     if option.field_name:
         record = record_of(command, option)
@@ -276,10 +278,10 @@ class PlantedTask(Record):
 
 
 def planted(
-    *, used: int = 0, dead: int = 0, given: Annotated[Options, FieldsOf(PlantedTask)]
+    *, used: int = 0, dead: int = 0, fields: Annotated[Options, FieldsOf(PlantedTask)]
 ) -> Any:
     """Use one of two options."""
-    return used, PlantedTask(**given).work()
+    return used, PlantedTask(**fields).work()
 
 
 def test_a_planted_option_that_does_nothing_is_found() -> None:
@@ -290,9 +292,9 @@ def test_a_planted_option_that_does_nothing_is_found() -> None:
         "--dead",
     ]
     assert "used" in names_used(planted) and "dead" not in names_used(planted)
-    here = (Path(__file__),)
-    assert is_read(PlantedTask, "alive", paths=here, names=("self",))
-    assert not is_read(PlantedTask, "dead", paths=here, names=("self",))
+    paths = (Path(__file__),)
+    assert is_read(PlantedTask, "alive", paths=paths, names=("self",))
+    assert not is_read(PlantedTask, "dead", paths=paths, names=("self",))
 
 
 IDLE = (
@@ -329,12 +331,14 @@ IDLE = (
 )
 
 
-@pytest.mark.parametrize(("words", "option", "other"), IDLE)
-def test_an_option_that_would_be_ignored_is_refused(words: str, option: str, other: str) -> None:
-    given = cli.parse_options([*words.split(), *option.split()])
+@pytest.mark.parametrize(("words", "option", "needed_option"), IDLE)
+def test_an_option_that_would_be_ignored_is_refused(
+    words: str, option: str, needed_option: str
+) -> None:
+    arguments = cli.parse_options([*words.split(), *option.split()])
     with pytest.raises(AuditError, match="has no effect here") as refused:
-        cli.call_command(given)
-    assert option.split()[0] in str(refused.value) and other in str(refused.value)
+        cli.call_command(arguments)
+    assert option.split()[0] in str(refused.value) and needed_option in str(refused.value)
     cli.refuse_idle(cli.parse_options(words.split()))
 
 
@@ -348,4 +352,4 @@ def dependences() -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(("command", "part"), sorted(dependences()))
 def test_what_depends_on_another_is_an_option(command: str, part: str) -> None:
     options = options_of(getattr(cli, command))
-    assert any(part in (one.parameter, one.field_name, one.dest) for one in options)
+    assert any(part in (option.parameter, option.field_name, option.dest) for option in options)

@@ -42,8 +42,10 @@ def purge(run):
     """Purge and return, by kind, all counts that are not 0."""
 
     def purge(*words: str) -> dict[str, dict[str, int]]:
-        found = run("purge", *words)["purged"]
-        return {one.pop("kind"): {key: n for key, n in one.items() if n} for one in found}
+        removals = run("purge", *words)["purged"]
+        return {
+            removal.pop("kind"): {key: n for key, n in removal.items() if n} for removal in removals
+        }
 
     return purge
 
@@ -57,11 +59,11 @@ def grow_old(home: Path) -> None:
 def keep(report: AuditReport, names: Candidates | None = None, **parts: Any) -> str:
     store = Store(results_dir())
     question = {**report.question, **({"candidates": names.digest()} if names else {}), **parts}
-    kept = report.changed(question=question)
+    variant = report.changed(question=question)
     for kind in ("documents", "finished", "decision"):
-        store.put_record(f"{kind}/{kept.digest}", ["Thomas Young"])
-    store.put_record(f"audit/{kept.digest}", kept.to_json())
-    return kept.digest
+        store.put_record(f"{kind}/{variant.digest}", ["Thomas Young"])
+    store.put_record(f"audit/{variant.digest}", variant.to_json())
+    return variant.digest
 
 
 def test_nothing_goes_before_a_period_is_set_and_periods_are_shown_set_and_unset(
@@ -76,8 +78,8 @@ def test_nothing_goes_before_a_period_is_set_and_periods_are_shown_set_and_unset
         (["--lists", "0"], (365, 0)),
     ):
         assert cli.main(["retention", *words, "--json"]) == 0
-        shown = json.loads(capsys.readouterr().out)["days"]
-        assert (shown["audits"], shown["lists"], shown["corpora"]) == (*days, 0)
+        periods = json.loads(capsys.readouterr().out)["days"]
+        assert (periods["audits"], periods["lists"], periods["corpora"]) == (*days, 0)
     assert purge() == {"audits": {}} and Store(results_dir()).keys("audit/")
     for words in (
         ["retention", "--audits", "-1"],
@@ -109,7 +111,7 @@ def test_an_audit_goes_with_its_documents_evidence_and_decision_and_the_log_says
     assert purge() == {"audits": {"n_removed": 1, "n_files": 2}}
     assert store.keys() == (f"documents/{young}", f"shard/{young}")
     assert not list(aside.iterdir())
-    lines = [(one.action, one.audit, dict(one.counts)) for one in access_log.entries()]
+    lines = [(entry.action, entry.audit, dict(entry.counts)) for entry in access_log.entries()]
     assert lines == [
         ("removed", "", {"what": "audits-files", "reason": "retention", "n_files": 2}),
         ("removed", digest[:12], {"what": "audits", "reason": "retention"}),
@@ -131,30 +133,30 @@ def test_the_demo_stays_and_so_does_all_evidence_while_an_audit_is_at_work(home,
     words = ("--kind", "audits", "--older-than", "1")
     assert purge(*words) == {"audits": {"n_in_use": 1, "n_demo": 1}}
     service.cancel(job.job_id)
-    done = {"audits": {"n_removed": 1, "n_files": 1, "n_demo": 1}}
-    assert purge(*words) == done
+    counts = {"audits": {"n_removed": 1, "n_files": 1, "n_demo": 1}}
+    assert purge(*words) == counts
     assert store.keys("audit/") == (f"audit/{digest}",)
 
 
 def test_a_list_and_passages_stay_as_long_as_an_audit_that_asked_about_them(home, report, purge):
     store = Store(results_dir())
-    for one in (NAMES, OTHERS):
-        keep_names(one, label="", store=store)
+    for candidates in (NAMES, OTHERS):
+        keep_names(candidates, label="", store=store)
     keep_passages(PASSAGES, file_name="p.csv", label="", store=store)
     keep(report, NAMES, passages=read_passages(PASSAGES).digest())
     grow_old(home)
     kinds = {"lists": {"n_removed": 1, "n_rested_on": 1}, "passages": {"n_rested_on": 1}}
     for kind, counts in kinds.items():
-        found = purge("--kind", kind, "--older-than", "9")
-        assert found == {kind: counts}
+        removals = purge("--kind", kind, "--older-than", "9")
+        assert removals == {kind: counts}
     assert [line.n for line in all_names(store) if line.at] == [2]
-    found = purge("--older-than", "9", "--dry-run")
-    assert (found["lists"], found["passages"]) == ({"n_removed": 1}, {"n_removed": 1})
+    removals = purge("--older-than", "9", "--dry-run")
+    assert (removals["lists"], removals["passages"]) == ({"n_removed": 1}, {"n_removed": 1})
     purge("--older-than", "9")
     assert not [line for line in (*all_names(store), *list_passages(store)) if line.at]
 
 
-def things(kind: str, record: str, *codes: str, named: str = "") -> None:
+def make_entries(kind: str, record: str, *codes: str, named: str = "") -> None:
     for code in codes:
         shelf = Shelf(kind, label=kind, read=lambda folder: folder)
         with shelf.making(code) as folder:
@@ -166,10 +168,10 @@ SCORED, FREE, BUSY, CORPUS, LOCKED = (digit * 12 for digit in "abcde")
 
 @pytest.fixture
 def shelves(home: Path) -> Iterator[None]:
-    things("tagged", "tagged.json", SCORED, FREE, BUSY)
-    things("scores", "score.json", "1" * 12, named=SCORED)
-    things("corpora", "corpus.json", CORPUS)
-    things("models", "training.json", LOCKED, named=CORPUS)
+    make_entries("tagged", "tagged.json", SCORED, FREE, BUSY)
+    make_entries("scores", "score.json", "1" * 12, named=SCORED)
+    make_entries("corpora", "corpus.json", CORPUS)
+    make_entries("models", "training.json", LOCKED, named=CORPUS)
     grow_old(home)
     order = {"tagged_id": BUSY}
     assert table.insert(Question("tagging", "x", 0, "cpu", "f" * 64, (), order)) is not None
@@ -179,34 +181,34 @@ def shelves(home: Path) -> Iterator[None]:
     lock.release()
 
 
-def there(home: Path, kind: str) -> set[str]:
-    return {one.name for one in (home / kind).iterdir() if not one.name.startswith(".")}
+def list_codes(home: Path, kind: str) -> set[str]:
+    return {path.name for path in (home / kind).iterdir() if not path.name.startswith(".")}
 
 
 @pytest.mark.usefixtures("shelves")
 def test_what_a_job_uses_or_another_thing_rests_on_stays(home, purge):
-    found = purge("--kind", "tagged", "--older-than", "9")
-    assert found == {"tagged": {"n_removed": 1, "n_rested_on": 1, "n_in_use": 1}}
-    assert there(home, "tagged") == {SCORED, BUSY}
-    found = purge("--older-than", "9")
-    assert found["scores"] == {"n_removed": 1}
-    assert found["tagged"] == {"n_removed": 1, "n_in_use": 1}  # its score went before it
-    assert found["models"] == {"n_in_use": 1} and found["corpora"] == {"n_rested_on": 1}
-    assert there(home, "tagged") == {BUSY} and there(home, "corpora") == {CORPUS}
+    removals = purge("--kind", "tagged", "--older-than", "9")
+    assert removals == {"tagged": {"n_removed": 1, "n_rested_on": 1, "n_in_use": 1}}
+    assert list_codes(home, "tagged") == {SCORED, BUSY}
+    removals = purge("--older-than", "9")
+    assert removals["scores"] == {"n_removed": 1}
+    assert removals["tagged"] == {"n_removed": 1, "n_in_use": 1}  # its score went before it
+    assert removals["models"] == {"n_in_use": 1} and removals["corpora"] == {"n_rested_on": 1}
+    assert list_codes(home, "tagged") == {BUSY} and list_codes(home, "corpora") == {CORPUS}
     assert access_log.entries()[0].counts["what"] in ("tagged", "scores")
 
 
 def test_what_was_given_and_jobs_that_ended_go_by_their_age(home, purge):
     keep_upload(b'{"doc_id": "1", "text": "x", "spans": []}\n', name="n.jsonl", subject="gold")
     grow_old(home)
-    done = table.insert(Question("audit", "x", 2, "cpu", "g" * 64, (), {}), result=("r",))
+    ended_job = table.insert(Question("audit", "x", 2, "cpu", "g" * 64, (), {}), result=("r",))
     waiting = table.insert(Question("audit", "x", 2, "cpu", "h" * 64, (), {"names": ["x"]}))
-    assert done and waiting
+    assert ended_job and waiting
     assert purge("--kind", "given", "--older-than", "9") == {"given": {"n_files": 1}}
     assert not list((home / "scores" / ".given").iterdir())
     assert purge("--kind", "jobs", "--older-than", "9") == {"jobs": {}}
-    found = purge("--kind", "jobs", "--older-than", "0")
-    assert found == {"jobs": {"n_removed": 1}}
+    removals = purge("--kind", "jobs", "--older-than", "0")
+    assert removals == {"jobs": {"n_removed": 1}}
     assert [job.job_id for job in service.jobs()] == [waiting.job_id]
 
 
@@ -234,28 +236,30 @@ def test_a_server_purges_at_its_start_and_a_fault_of_it_stops_nothing(home, repo
         while table.get(job.job_id).state == "queued" and time.monotonic() < end:  # type: ignore[union-attr]
             time.sleep(0.01)
     assert len(calls) == 1
-    found = table.get(job.job_id)
-    assert found is not None and found.state == "interrupted"
+    ended_job = table.get(job.job_id)
+    assert ended_job is not None and ended_job.state == "interrupted"
     assert CORPORA.all() == ()
 
 
-@pytest.mark.parametrize("what", ["open", "unlink"])
+@pytest.mark.parametrize("function_name", ["open", "unlink"])
 def test_a_data_directory_that_cannot_be_written_is_an_error_in_words(
-    home, report, capsys, monkeypatch, what
+    home, report, capsys, monkeypatch, function_name
 ):
     Store(results_dir()).put_record(f"shard/{'a' * 64}", [1])
     keep(report)
     grow_old(home)
     writes = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-    usual = getattr(os, what)
+    usual = getattr(os, function_name)
 
-    def read_only(path: Any, *how: Any, **more: Any) -> Any:
+    def read_only(path: Any, *flags: Any, **options: Any) -> Any:
         is_inside = isinstance(path, str | Path) and Path(path).is_relative_to(home)
-        if is_inside and (what == "unlink" or how[0] & writes):
+        if is_inside and (function_name == "unlink" or flags[0] & writes):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-        return usual(path, *how, **more)
+        return usual(path, *flags, **options)
 
-    monkeypatch.setattr(os, what, read_only)
+    monkeypatch.setattr(os, function_name, read_only)
     assert cli.main(["purge", "--older-than", "9"]) == 2
-    said = capsys.readouterr().err
-    assert "Read-only file system" in said and str(home) not in said and "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert (
+        "Read-only file system" in errors and str(home) not in errors and "Traceback" not in errors
+    )

@@ -38,7 +38,7 @@ def tag(home, run, notes: Path, tmp_path: Path) -> Any:
 
     def tag(name: str, *words: str, mode: str = "surrogate") -> tuple[Any, bytes]:
         out = tmp_path / name
-        found = run(
+        reply = run(
             "deid",
             "tag",
             "--tagger",
@@ -52,12 +52,12 @@ def tag(home, run, notes: Path, tmp_path: Path) -> Any:
             *words,
         )
         texts = out / "redacted.jsonl"
-        return found, texts.read_bytes() if texts.exists() else b""
+        return reply, texts.read_bytes() if texts.exists() else b""
 
     return tag
 
 
-def listed(run: Any, *words: object) -> list[dict[str, Any]]:
+def list_releases(run: Any, *words: object) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = run("deid", "releases", *words)["releases"]
     return rows
 
@@ -74,9 +74,12 @@ def written_forms(key: bytes) -> list[bytes]:
     return [key, key.hex().encode(), base64.b64encode(key), repr(key)[2:-1].encode()]
 
 
-def make_set(how: Release) -> str:
+def make_set(release: Release) -> str:
     task = tagging_task(
-        single_text(TEXT, source="pasted"), tagger=list_taggers()[1], release=how, title="Ward 7"
+        single_text(TEXT, source="pasted"),
+        tagger=list_taggers()[1],
+        release=release,
+        title="Ward 7",
     )
     (tagged_id,) = TaggingTask.from_order(task.question().order).run(quiet())
     return tagged_id
@@ -90,14 +93,14 @@ def text_of(tagged_id: str) -> str:
 def test_each_release_has_a_key_of_its_own_that_stands_in_no_file_but_its_own(
     home, run, tag, tmp_path
 ) -> None:
-    (one, texts), (_, other) = tag("one"), tag("other")
-    assert one["code"] == 0 and texts != other
-    assert one["surrogates"] == {"drawn_from": "a secret key", "reversible": False}
-    rows, keys = listed(run), keys_in(home)
+    (reply, texts), (_, other_texts) = tag("one"), tag("other")
+    assert reply["code"] == 0 and texts != other_texts
+    assert reply["surrogates"] == {"drawn_from": "a secret key", "reversible": False}
+    rows, keys = list_releases(run), keys_in(home)
     assert [row["title"] for row in rows] == ["other", "one"]
     assert not any(row["is_reversible"] or row["linked"] or row["is_kept"] for row in rows)
     assert {*keys} == {row["identifier"] for row in rows} and len({*keys.values()}) == 2
-    assert rows[1]["identifier"] in one["said"]
+    assert rows[1]["identifier"] in reply["said"]
     for code, key in keys.items():
         path = home / "releases" / code / KEY
         assert len(key) == 32 and stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -108,8 +111,8 @@ def test_each_release_has_a_key_of_its_own_that_stands_in_no_file_but_its_own(
             for file in top.rglob("*")
             if file.is_file() and file != path
         ]
-        shown = [str(one).encode(), str(rows).encode(), *(file.read_bytes() for file in files)]
-        assert not [form for form in written_forms(key) for text in shown if form in text]
+        readable = [str(reply).encode(), str(rows).encode(), *(file.read_bytes() for file in files)]
+        assert not [form for form in written_forms(key) for text in readable if form in text]
 
 
 def test_a_stopped_run_keeps_its_key_and_the_next_release_into_the_folder_has_another(
@@ -121,12 +124,12 @@ def test_a_stopped_run_keeps_its_key_and_the_next_release_into_the_folder_has_an
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     with pytest.raises(Killed):
         tag("out")
-    before = keys_in(home)
-    assert len(before) == 1 and not (tmp_path / "out").exists()
+    old_keys = keys_in(home)
+    assert len(old_keys) == 1 and not (tmp_path / "out").exists()
     monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: RuleTagger())
     _, texts = tag("out")
-    assert keys_in(home) == before, "the same key"
-    _, again = tag("again", "--key-of", *before)
+    assert keys_in(home) == old_keys, "the same key"
+    _, again = tag("again", "--key-of", *old_keys)
     assert again == texts, "which gives the same bytes"
     (tmp_path / "out").rename(tmp_path / "moved")
     _, anew = tag("out")
@@ -137,7 +140,7 @@ def test_a_stopped_run_with_a_shared_key_does_not_hand_it_to_one_without(
     home, run, tag, monkeypatch
 ) -> None:
     _, first = tag("first")
-    (row,) = listed(run)
+    (row,) = list_releases(run)
     monkeypatch.setattr("audit.deid.tagging._BATCH_NOTES", 20)
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
@@ -146,40 +149,43 @@ def test_a_stopped_run_with_a_shared_key_does_not_hand_it_to_one_without(
         tag("out", "--key-of", row["identifier"])
     monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: RuleTagger())
     _, texts = tag("out")
-    assert texts != first and not listed(run)[0]["linked"]
+    assert texts != first and not list_releases(run)[0]["linked"]
 
 
 def test_one_key_for_two_releases_on_request_alone_and_the_list_says_so(home, run, tag) -> None:
-    _, one = tag("one")
-    (row,) = listed(run)
+    _, texts = tag("one")
+    (row,) = list_releases(run)
     _, two = tag("two", "--key-of", row["identifier"])
-    assert one == two
-    rows = listed(run)
+    assert texts == two
+    rows = list_releases(run)
     assert [r["linked"] for r in rows] == [[rows[1]["identifier"]], [rows[0]["identifier"]]]
     # Each has the key for itself: one is removed, the other stays what it was.
     assert run("deid", "forget", row["identifier"])["code"] == 0
     _, three = tag("three", "--key-of", rows[0]["identifier"])
-    assert three == one and row["identifier"] not in keys_in(home)
-    kept = make_set(SURROGATE)
-    assert listed(run)[0]["identifier"] == kept and tag("four", "--key-of", kept)[0]["code"] == 0
+    assert three == texts and row["identifier"] not in keys_in(home)
+    tagged_id = make_set(SURROGATE)
+    assert (
+        list_releases(run)[0]["identifier"] == tagged_id
+        and tag("four", "--key-of", tagged_id)[0]["code"] == 0
+    )
     for words, why in (
         (("--key-of", row["identifier"]), "no such release"),
         (("--key-of", "../x"), "no such"),
-        (("--key-of", kept, "--seed", "1"), "Leave --seed or --key-of out"),
+        (("--key-of", tagged_id, "--seed", "1"), "Leave --seed or --key-of out"),
     ):
-        found, text = tag("refused", *words)
-        assert found["code"] == 2 and why in found["said"] and not text
-    for words in (("--key-of", kept), ("--seed", "1")):
+        reply, text = tag("refused", *words)
+        assert reply["code"] == 2 and why in reply["said"] and not text
+    for words in (("--key-of", tagged_id), ("--seed", "1")):
         assert "Add --mode surrogate" in tag("refused", *words, mode="mask")[0]["said"]
 
 
 def test_a_seed_is_public_and_the_release_is_marked_wherever_it_is_described(
     home, run, tag, tmp_path
 ) -> None:
-    found, texts = tag("seeded", "--seed", "3")
+    reply, texts = tag("seeded", "--seed", "3")
     assert tag("again", "--seed", "3")[1] == texts and not keys_in(home)
-    assert found["surrogates"] == {"drawn_from": "a public seed", "reversible": True, "seed": 3}
-    assert "A seed is public" in found["said"]
+    assert reply["surrogates"] == {"drawn_from": "a public seed", "reversible": True, "seed": 3}
+    assert "A seed is public" in reply["said"]
     census = json.loads((tmp_path / "seeded" / "census.json").read_bytes())
     assert census["surrogates"]["reversible"] is True
     answer = run("deid", "releases")
@@ -192,21 +198,21 @@ def test_a_seed_is_public_and_the_release_is_marked_wherever_it_is_described(
     # A folder of before says nothing of a key.
     del census["surrogates"]
     (tmp_path / "seeded" / "census.json").write_text(json.dumps(census))
-    row = listed(run, "--tagged", tmp_path / "seeded")[-1]
+    row = list_releases(run, "--tagged", tmp_path / "seeded")[-1]
     assert (row["title"], row["is_reversible"]) == ("seeded", True)
     tag("keyed")
-    assert not listed(run, "--tagged", tmp_path / "keyed")[-1]["is_reversible"]
+    assert not list_releases(run, "--tagged", tmp_path / "keyed")[-1]["is_reversible"]
     for odd in (b"{", b"[]", b'{"mode": "surrogate", "surrogates": 1}'):
         (tmp_path / "seeded" / "census.json").write_bytes(odd)
-        found = run("deid", "releases", "--tagged", tmp_path / "seeded")
-        assert found["code"] == 2 and "no folder of `deid tag`" in found["said"]
+        reply = run("deid", "releases", "--tagged", tmp_path / "seeded")
+        assert reply["code"] == 2 and "no folder of `deid tag`" in reply["said"]
 
 
 def test_a_run_that_is_refused_leaves_no_record(home, run, tag, tmp_path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     assert tag("full")[0]["code"] == 2
-    assert listed(run) == [] and keys_in(home) == {}
+    assert list_releases(run) == [] and keys_in(home) == {}
 
 
 def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
@@ -217,35 +223,41 @@ def test_a_backup_holds_the_keys_and_a_restored_set_goes_on_with_its_own(
     )
     order = task.question().order
     _, texts = tag("out")
-    (written, begun), keys = sorted(listed(run), key=lambda row: row["is_kept"]), keys_in(home)
-    assert begun["identifier"] == task.tagged_id and len(keys) == 2
+    (folder_row, set_row), keys = (
+        sorted(list_releases(run), key=lambda row: row["is_kept"]),
+        keys_in(home),
+    )
+    assert set_row["identifier"] == task.tagged_id and len(keys) == 2
     backup.back_up(tmp_path / "b.tar")
-    (done,) = TaggingTask.from_order(order).run(quiet())
-    expected = text_of(done)
+    (tagged_id,) = TaggingTask.from_order(order).run(quiet())
+    expected = text_of(tagged_id)
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "elsewhere"))
     backup.restore(tmp_path / "b.tar")
     assert keys_in(tmp_path / "elsewhere") == keys
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "elsewhere").rglob(KEY)} == {
         0o600
     }
-    assert TaggingTask.from_order(order).run(quiet()) == (done,) and text_of(done) == expected
-    assert tag("again", "--key-of", written["identifier"])[1] == texts
+    assert (
+        TaggingTask.from_order(order).run(quiet()) == (tagged_id,)
+        and text_of(tagged_id) == expected
+    )
+    assert tag("again", "--key-of", folder_row["identifier"])[1] == texts
 
 
 def test_a_key_goes_with_its_release(home, run, tag) -> None:
     tag("out")
-    kept = make_set(SURROGATE)
+    tagged_id = make_set(SURROGATE)
     assert len(keys_in(home)) == 2
-    TAGGED_SETS.forget(kept)
-    assert kept not in keys_in(home)
-    (row,) = listed(run)
+    TAGGED_SETS.forget(tagged_id)
+    assert tagged_id not in keys_in(home)
+    (row,) = list_releases(run)
     old = time.time() - 100 * 86_400
     record = home / "releases" / row["identifier"] / "release.json"
     plain = json.loads(record.read_bytes()) | {"created": "2020-01-01T00:00:00+00:00"}
     record.write_text(json.dumps(plain))
     os.utime(record.parent, (old, old))
     assert run("purge", "--kind", "tagged", "--older-than", "90")["code"] == 0
-    assert keys_in(home) == {} and listed(run) == []
+    assert keys_in(home) == {} and list_releases(run) == []
 
 
 def test_the_same_notes_asked_again_are_another_release_and_an_unfinished_one_goes_on() -> None:
@@ -276,20 +288,20 @@ def test_the_same_notes_asked_again_are_another_release_and_an_unfinished_one_go
 
 
 def test_sets_of_before_are_reversible_and_one_whose_key_is_lost_is_said(home, run) -> None:
-    kept, lost = make_set(SURROGATE), make_set(Release(mode="surrogate"))
-    folder = TAGGED_SETS.place(kept)
+    keyless_id, damaged_id = make_set(SURROGATE), make_set(Release(mode="surrogate"))
+    folder = TAGGED_SETS.place(keyless_id)
     record = json.loads((folder / ASKED).read_bytes())
     assert record["how"] == {"mode": "surrogate", "seed": None, "is_linked": False}
     # As it was written before there were keys.
     record["how"] = {"mode": "surrogate", "seed": 0}
     (folder / ASKED).write_text(json.dumps(record))
     (folder / KEY).unlink()
-    assert TAGGED_SETS.get(kept).how.is_reversible
-    rows = {row["identifier"]: row["is_reversible"] for row in listed(run)}
-    assert rows == {kept: True, lost: False}
-    assert text_of(kept), "it can still be read"
-    (TAGGED_SETS.place(lost) / KEY).write_bytes(b"short")
-    found = run(
+    assert TAGGED_SETS.get(keyless_id).how.is_reversible
+    rows = {row["identifier"]: row["is_reversible"] for row in list_releases(run)}
+    assert rows == {keyless_id: True, damaged_id: False}
+    assert text_of(keyless_id), "it can still be read"
+    (TAGGED_SETS.place(damaged_id) / KEY).write_bytes(b"short")
+    reply = run(
         "deid",
         "tag",
         "--tagger",
@@ -301,6 +313,6 @@ def test_sets_of_before_are_reversible_and_one_whose_key_is_lost_is_said(home, r
         "--mode",
         "surrogate",
         "--key-of",
-        lost,
+        damaged_id,
     )
-    assert found["code"] == 2 and "key of this release is missing or damaged" in found["said"]
+    assert reply["code"] == 2 and "key of this release is missing or damaged" in reply["said"]

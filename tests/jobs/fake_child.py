@@ -17,15 +17,15 @@ from audit.jobs import child
 from audit.progress import Progress
 from audit.task import Contact, Task
 from cache.store import Store
-from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put
+from tests.cache.make_values import do_not_wait_for_the_disk, is_right, put_value
 from tests.jobs import fake_jobs  # noqa: F401 (makes the kinds known)
 
 SECRET = "Mary Smith"
 
 
-def note_process(what: str) -> None:
+def note_process(role: str) -> None:
     with (data_home() / "processes").open("a") as file:
-        file.write(f"{what} {os.getpid()}\n")
+        file.write(f"{role} {os.getpid()}\n")
 
 
 class _Fake(Task):
@@ -72,7 +72,7 @@ class Shards(Task):
             fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for n in numbers:
                 if is_right(store, n) is None:
-                    put(store, n)
+                    put_value(store, n)
                     time.sleep(0.02)
                 contact.listen(Progress("general model: documents", n, len(numbers), None))
         return (f"{self.first:064d}",)

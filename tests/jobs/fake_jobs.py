@@ -34,8 +34,8 @@ def home(usual_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A data directory with workers of made-up kinds; what was started is stopped at the end."""
     monkeypatch.setattr(service, "WORKER_MODULE", "tests.jobs.fake_worker")
     yield usual_home
-    for what in ("worker", "child"):
-        for pid in processes(what):
+    for role in ("worker", "child"):
+        for pid in processes(role):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -60,14 +60,14 @@ def question(kind: str, *, digest: str = "q", device: str = "cpu", **order: Any)
     )
 
 
-def counting(path: Path, *, n: int = 5, is_held: bool = False, **where: str) -> Question:
-    return question("count", path=str(path), n=n, is_held=is_held, **where)
+def counting(path: Path, *, n: int = 5, is_held: bool = False, **fields: str) -> Question:
+    return question("count", path=str(path), n=n, is_held=is_held, **fields)
 
 
-def held(path: Path, **how: Any) -> Job:
+def start_held_job(path: Path, **options: Any) -> Job:
     """Ask for counting and return its job, running; it goes on when `hold` beside it is gone."""
     (path.parent / "hold").touch()
-    job = service.ask(counting(path, **how))
+    job = service.ask(counting(path, **options))
     until(lambda: processes("child"))
     return until_state(job, "running")
 
@@ -83,11 +83,11 @@ def busy_device(is_busy: bool = True) -> Iterator[None]:
     lock.release()
 
 
-def processes(what: str) -> list[int]:
+def processes(role: str) -> list[int]:
     """Return the process ids of all workers or children so far."""
     path = data_home() / "processes"
     lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-    return [int(pid) for kind, pid in lines if kind == what]
+    return [int(pid) for kind, pid in lines if kind == role]
 
 
 def alive(pid: int) -> bool:
@@ -121,9 +121,11 @@ def until_state(job: Job, *states: str) -> Job:
     """Wait until a job is in one of some states; fails at once where it has ended otherwise."""
 
     def is_there() -> bool:
-        now = service.job(job.job_id)
-        assert now.state in states or now.is_active, f"it is {now.state}; {what_happened()}"
-        return now.state in states
+        current_job = service.job(job.job_id)
+        assert current_job.state in states or current_job.is_active, (
+            f"it is {current_job.state}; {what_happened()}"
+        )
+        return current_job.state in states
 
     until(is_there)
     return service.job(job.job_id)

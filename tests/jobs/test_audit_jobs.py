@@ -23,7 +23,7 @@ def request_2(models):
     return request_of(models, 2, posterior=PosteriorSettings(n_inputs=40, n_chain_inputs=0))
 
 
-def kept(digest: str) -> AuditReport:
+def read_report(digest: str) -> AuditReport:
     with Store(results_dir()) as store:
         return AuditReport.from_json(store.get_record(f"audit/{digest}"))
 
@@ -33,12 +33,12 @@ def test_a_worker_answers_as_run_audit_does(usual_home, request_2, tmp_path, mon
     monkeypatch.setenv(IDLE_VARIABLE, "1")
     job = service.submit("audit", request=request_2, owner="me")
     with service.look_after_jobs():  # as the server does: what dies is seen, and tried again
-        done = until_state(job, "done", "failed")
-    assert done.failure is None
+        ended_job = until_state(job, "done", "failed")
+    assert ended_job.failure is None
     with Store(tmp_path / "other") as store:
         alone = run_audit(request_2, store=store)
-    assert done.result == (alone.digest,) == (done.question,)
-    assert same_answer(kept(alone.digest), alone)
+    assert ended_job.result == (alone.digest,) == (ended_job.question,)
+    assert same_answer(read_report(alone.digest), alone)
     # What is answered costs nothing, and is the same job.
     until(lambda: (lock := device_lock("cpu")) is not None and lock.release() is None)
     assert service.submit("audit", request=request_2) == service.job(job.job_id)

@@ -20,10 +20,10 @@ from tests.jobs import fake_child
 from tests.jobs.fake_jobs import (
     busy_device,
     counting,
-    held,
     home,
     processes,
     question,
+    start_held_job,
     until,
     until_state,
     usual_home,
@@ -36,18 +36,18 @@ __all__ = ["home", "usual_home"]
 class Command:
     """A command that answers a question, in a thread of this process."""
 
-    def __init__(self, asked: foreground.Question) -> None:
-        self.said: list[str] = []
+    def __init__(self, question: foreground.Question) -> None:
+        self.messages: list[str] = []
         self.progress: list[Progress] = []
         self.result: tuple[str, ...] | None = None
         self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._answer, args=(asked,), daemon=True)
+        self._thread = threading.Thread(target=self._answer, args=(question,), daemon=True)
         self._thread.start()
 
-    def _answer(self, asked: foreground.Question) -> None:
+    def _answer(self, question: foreground.Question) -> None:
         try:
             self.result = foreground.answer_here(
-                asked, progress=self.progress.append, say=self.said.append
+                question, progress=self.progress.append, say=self.messages.append
             )
         except (AuditError, AuditCancelled) as error:
             self.error = error
@@ -84,10 +84,10 @@ def test_a_command_answers_in_its_own_process_and_is_seen_as_a_job(home, tmp_pat
 
 
 def test_a_command_waits_for_the_device_and_says_so(home, tmp_path):
-    held(tmp_path / "a", digest="a")
+    start_held_job(tmp_path / "a", digest="a")
     command = Command(counting(tmp_path / "b", digest="b"))
-    until(lambda: command.said)
-    assert command.said[0].startswith("Waiting for 1 other job(s) on cpu. This is job ")
+    until(lambda: command.messages)
+    assert command.messages[0].startswith("Waiting for 1 other job(s) on cpu. This is job ")
     (tmp_path / "hold").unlink()
     command.wait()
     assert command.result is not None
@@ -107,10 +107,10 @@ def test_the_worker_leaves_a_waiting_command_its_turn(home, tmp_path):
 
 
 def test_a_command_joins_the_job_that_answers_its_question(home, tmp_path):
-    job = held(tmp_path / "a", n=4)
+    job = start_held_job(tmp_path / "a", n=4)
     command = Command(counting(tmp_path / "a", n=4))
     until(lambda: command.progress)
-    assert job.job_id in command.said[0]
+    assert job.job_id in command.messages[0]
     (tmp_path / "hold").unlink()
     command.wait()
     assert command.result == service.job(job.job_id).result == (f"{4:064d}",)
@@ -132,7 +132,7 @@ def test_who_follows_a_failed_job_is_told_why(home, tmp_path):
     with busy_device():
         job = service.ask(question("refuse"))
         command = Command(question("refuse"))
-        until(lambda: command.said)
+        until(lambda: command.messages)
     command.wait()
     assert str(command.error) == "micro-batch: Memory ran out. Try less."
     assert service.job(job.job_id).state == "failed"
@@ -180,8 +180,8 @@ def test_a_killed_command_is_interrupted_and_can_be_resumed(home, tmp_path, is_w
     assert service.can_resume(only_job())
     (tmp_path / "hold").unlink()
     service.resume(only_job().job_id)
-    done = until_state(only_job(), "done", "failed")
-    assert (done.state, done.runner) == ("done", "worker")
+    ended_job = until_state(only_job(), "done", "failed")
+    assert (ended_job.state, ended_job.runner) == ("done", "worker")
     assert len(processes("child")) == 1
 
 

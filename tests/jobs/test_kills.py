@@ -15,7 +15,7 @@ from audit.jobs.service import look_after_jobs
 from audit.jobs.table import Job
 from cache.store import Store
 from tests.cache.make_store import contents, quick_disk
-from tests.cache.make_values import put
+from tests.cache.make_values import put_value
 from tests.jobs.fake_jobs import alive, home, processes, question, until, usual_home
 from tests.repository import many
 
@@ -24,9 +24,9 @@ N_KILLS = 6
 N_VALUES, N_JOBS = 30, 3
 
 
-def kill(*whom: str) -> int:
+def kill(*roles: str) -> int:
     """Kill the newest of them that live; return how many."""
-    doomed = [pid for what in whom for pid in processes(what)[-2:] if alive(pid)]
+    doomed = [pid for role in roles for pid in processes(role)[-2:] if alive(pid)]
     for pid in doomed:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -58,6 +58,6 @@ def test_kills_at_random_moments_leave_no_job_waiting_and_the_same_bytes(
     n_values = len(jobs) * N_VALUES
     with Store(tmp_path / "clean") as clean, Store(tmp_path / "results") as store:
         for n in range(n_values):
-            put(clean, n)
+            put_value(clean, n)
         assert contents(store) == contents(clean)
         assert len(store.keys()) == n_values and not (store.directory / "quarantine").exists()

@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("home")
 
 def own_locks(path: Path) -> list[list[str]]:
     """Return this process's POSIX locks on a file, as the system lists them."""
-    found = path.stat()
-    file = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    status = path.stat()
+    file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     lines = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return sorted(
         line[1:] for line in lines if line[1] == "POSIX" and line[4:6] == [str(os.getpid()), file]
@@ -35,9 +35,9 @@ def own_locks(path: Path) -> list[list[str]]:
 
 
 def add(question: str = "q", **changes: Any) -> Job:
-    given = {name: changes.pop(name) for name in ("owner", "runner", "result") if name in changes}
-    asked = replace(Question("audit", "a → b", 2, "cpu", question, (), {}), **changes)
-    job = table.insert(asked, **{"owner": "me"} | given)
+    columns = {name: changes.pop(name) for name in ("owner", "runner", "result") if name in changes}
+    new_question = replace(Question("audit", "a → b", 2, "cpu", question, (), {}), **changes)
+    job = table.insert(new_question, **{"owner": "me"} | columns)
     assert job is not None
     return job
 
@@ -71,12 +71,12 @@ def test_a_question_is_active_once():
     job = add()
     assert table.insert(Question("audit", "", 1, "cuda", "q", (), {})) is None
     table.end(job.job_id, state="cancelled")
-    other = add()
+    next_job = add()
     assert not table.queue_again(job.job_id)
     assert service.job(job.job_id).state == "cancelled"
-    table.end(other.job_id, state="done", result=("d",))
-    assert table.find_latest_done("q") == service.job(other.job_id)
-    assert not table.queue_again(other.job_id)
+    table.end(next_job.job_id, state="done", result=("d",))
+    assert table.find_latest_done("q") == service.job(next_job.job_id)
+    assert not table.queue_again(next_job.job_id)
 
 
 def test_turns_are_by_asking_and_a_resumed_job_is_the_last():
@@ -89,7 +89,7 @@ def test_turns_are_by_asking_and_a_resumed_job_is_the_last():
     table.ask_to_cancel(a.job_id)
     table.queue_again(a.job_id)
     assert table.find_oldest_queued("cpu").job_id == b.job_id
-    assert [j.job_id for j in service.jobs()] == [one.job_id for one in (a, elsewhere, c, b)]
+    assert [j.job_id for j in service.jobs()] == [job.job_id for job in (a, elsewhere, c, b)]
 
 
 def test_cancelling_asks_what_runs_and_ends_what_waits():
@@ -106,24 +106,24 @@ def test_cancelling_asks_what_runs_and_ends_what_waits():
 def test_a_thousand_ticks_of_work_reach_the_table_four_times_a_second(monkeypatch):
     job = add()
     table.claim(job.job_id)
-    now, n_opened, connect = [100.0], [0], sqlite3.connect
+    clock, n_opened, connect = [100.0], [0], sqlite3.connect
 
-    def opened(*args: Any, **how: Any) -> sqlite3.Connection:
+    def opened(*args: Any, **options: Any) -> sqlite3.Connection:
         n_opened[0] += 1
-        return connect(*args, **how)
+        return connect(*args, **options)
 
-    monkeypatch.setattr(table, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(table, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     contact = table.table_contact(job.job_id)
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", opened)
         for tick in range(1000):  # of ten seconds
             contact.listen(Progress("hospital model: documents", tick, 1000, None))
             assert not contact.should_stop()
-            now[0] += 0.01
+            clock[0] += 0.01
     assert 38 <= n_opened[0] <= 42
     assert service.job(job.job_id).share == pytest.approx(0.975, abs=0.02)
     table.ask_to_cancel(job.job_id)
-    now[0] += table.ASK_SECONDS
+    clock[0] += table.ASK_SECONDS
     assert contact.should_stop()
 
 
@@ -184,11 +184,11 @@ def test_a_table_that_cannot_be_used_is_refused():
 def test_using_the_table_leaves_the_locks_of_who_uses_it_already():
     job = add()
     path = jobs_dir() / table.FILE
-    with closing(sqlite3.connect(path)) as held:
-        assert held.execute("select count(*) from jobs").fetchone() == (1,)
-        before = own_locks(path)
-        assert before
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("select count(*) from jobs").fetchone() == (1,)
+        old_locks = own_locks(path)
+        assert old_locks
         table.claim(job.job_id)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(lambda _: table.list_jobs(), range(20)))
-        assert own_locks(path) == before
+        assert own_locks(path) == old_locks

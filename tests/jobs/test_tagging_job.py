@@ -28,7 +28,7 @@ from tests.deid.make_scores import given_as
 
 NAMED = "氏名：高橋健一2024年5月3日 受診。"
 DEFAULT, RULES = taggers.list_taggers()
-HOW = Release()
+RELEASE = Release()
 
 
 @pytest.fixture(autouse=True)
@@ -37,14 +37,16 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "ward"))
 
 
-def contact(seen: list[Progress], *, n_asked: int = 10**6) -> Contact:
+def contact(progresses: list[Progress], *, n_asked: int = 10**6) -> Contact:
     """One who listens, and says stop when asked for the n-th time."""
-    asked = count(1)
-    return Contact(seen.append, lambda: next(asked) >= n_asked, lambda text: None)
+    counter = count(1)
+    return Contact(progresses.append, lambda: next(counter) >= n_asked, lambda text: None)
 
 
-def asked(notes, *, tagger=RULES, how=HOW, title="", policy=ALL_OUT):
-    return tagging_task(notes, tagger=tagger, release=how, title=title, policy=policy).question()
+def make_question(notes, *, tagger=RULES, release=RELEASE, title="", policy=ALL_OUT):
+    return tagging_task(
+        notes, tagger=tagger, release=release, title=title, policy=policy
+    ).question()
 
 
 def many(n: int) -> bytes:
@@ -53,20 +55,25 @@ def many(n: int) -> bytes:
 
 
 def test_an_upload_becomes_a_set_and_what_was_handed_in_goes():
-    question = asked(read_uploads([("高橋健一.jsonl", many(5))]), title="Ward")
+    question = make_question(read_uploads([("高橋健一.jsonl", many(5))]), title="Ward")
     order = json.loads(json.dumps(question.order))
     assert question.kind in KINDS and question.audits == () and question.device == SHORT
     assert "高橋" not in question.label + json.dumps(order, ensure_ascii=False)
     folder = TAGGED_SETS.place(order["tagged_id"])
     assert (folder / INPUT).is_file() and not TAGGED_SETS.get(order["tagged_id"]).is_whole
-    seen: list[Progress] = []
-    (tagged_id,) = TaggingTask.from_order(order).run(contact(seen))
-    one = TAGGED_SETS.get(tagged_id)
-    assert one.is_whole and one.n_notes == 5 and one.title == "Ward" and seen[-1].share == 1
-    for phase in {progress.phase.replace(" ", "_") for progress in seen}:
+    progresses: list[Progress] = []
+    (tagged_id,) = TaggingTask.from_order(order).run(contact(progresses))
+    tagged_set = TAGGED_SETS.get(tagged_id)
+    assert (
+        tagged_set.is_whole
+        and tagged_set.n_notes == 5
+        and tagged_set.title == "Ward"
+        and progresses[-1].share == 1
+    )
+    for phase in {progress.phase.replace(" ", "_") for progress in progresses}:
         assert words_of("ja").text(f"jobs_stage_tagging_{phase}")
     assert not (folder / INPUT).exists()
-    assert all("高橋健一" not in note.released for note in read_notes(one))
+    assert all("高橋健一" not in note.released for note in read_notes(tagged_set))
     assert TaggingTask.from_order(order).run(contact([])) == (
         tagged_id,
     )  # killed after it was made
@@ -87,41 +94,57 @@ def test_a_note_has_a_lane_of_its_own_and_many_notes_wait_their_turn(tmp_path):
         (file, DEFAULT),
         (note, copying),
     )
-    found = [asked(one, tagger=tagger) for one, tagger in pairs]
+    questions = [make_question(source, tagger=tagger) for source, tagger in pairs]
     device = queue_of("auto")
-    assert [one.device for one in found] == [SHORT, device, SHORT, "cpu", "cpu", device]
-    assert [one.order["device"] for one in found] == ["cpu", "auto", "cpu", "auto", "auto", "auto"]
+    assert [question.device for question in questions] == [
+        SHORT,
+        device,
+        SHORT,
+        "cpu",
+        "cpu",
+        device,
+    ]
+    assert [question.order["device"] for question in questions] == [
+        "cpu",
+        "auto",
+        "cpu",
+        "auto",
+        "auto",
+        "auto",
+    ]
 
 
 def test_what_makes_another_question(tmp_path):
     notes = single_text(NAMED, source="pasted")
-    one = asked(notes)
-    same = asked(notes, how=Release(seed=9), title="T")
-    assert one.digest == same.digest and one.order == same.order
-    others = [asked(notes, how=Release(mode="mask"))]
-    others.append(asked(single_text(NAMED + "1", source="pasted")))
+    question = make_question(notes)
+    same = make_question(notes, release=Release(seed=9), title="T")
+    assert question.digest == same.digest and question.order == same.order
+    variants = [make_question(notes, release=Release(mode="mask"))]
+    variants.append(make_question(single_text(NAMED + "1", source="pasted")))
     ward = tmp_path / "ward"
     ward.mkdir()
     (ward / "notes.csv").write_text(f"id,text,body\n1,{NAMED},x\n", "utf-8")
     file = NotesToTag("registered", file_id="ward/notes.csv")
-    others.append(asked(file))
+    variants.append(make_question(file))
     body = NotesToTag("registered", file_id="ward/notes.csv", columns=(("text", "body"),))
-    others.append(asked(body))
+    variants.append(make_question(body))
     (ward / "notes.csv").write_text(f"id,text,body\n2,{NAMED}+,x\n", "utf-8")
-    others.append(asked(file))
-    others.append(asked(notes, policy=SAFE_HARBOR))
-    assert asked(notes, policy=Policy(title="mine")).digest == one.digest
-    assert len({one.digest, *(other.digest for other in others)}) == 7
-    (tagged_id,) = TaggingTask.from_order(others[-2].order).run(contact([]))
+    variants.append(make_question(file))
+    variants.append(make_question(notes, policy=SAFE_HARBOR))
+    assert make_question(notes, policy=Policy(title="mine")).digest == question.digest
+    assert len({question.digest, *(variant.digest for variant in variants)}) == 7
+    (tagged_id,) = TaggingTask.from_order(variants[-2].order).run(contact([]))
     assert TAGGED_SETS.get(tagged_id).source == "registered"
     assert [note.document.doc_id for note in read_notes(TAGGED_SETS.get(tagged_id))] == ["2"]
 
 
 def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
-    whole = asked(read_uploads([("n.jsonl", many(300))]), how=Release(mode="mask")).order
-    TaggingTask.from_order(whole).run(contact([]))
+    full_order = make_question(
+        read_uploads([("n.jsonl", many(300))]), release=Release(mode="mask")
+    ).order
+    TaggingTask.from_order(full_order).run(contact([]))
     monkeypatch.setattr(tagging, "_BATCH_NOTES", 20)
-    order = asked(read_uploads([("n.jsonl", many(300))])).order
+    order = make_question(read_uploads([("n.jsonl", many(300))])).order
     with pytest.raises(AuditCancelled):
         TaggingTask.from_order(order).run(contact([], n_asked=15))
     assert not TAGGED_SETS.get(order["tagged_id"]).is_whole
@@ -136,14 +159,14 @@ def test_a_stopped_job_goes_on_and_gives_the_same(monkeypatch):
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: Counting())
     (tagged_id,) = TaggingTask.from_order(order).run(contact([]))
     assert 0 < n_tagged < 300
-    one, other = (TAGGED_SETS.get(which) for which in (tagged_id, whole["tagged_id"]))
-    assert one.spans_path.read_bytes() == other.spans_path.read_bytes()
+    resumed_set, full_set = (TAGGED_SETS.get(code) for code in (tagged_id, full_order["tagged_id"]))
+    assert resumed_set.spans_path.read_bytes() == full_set.spans_path.read_bytes()
 
 
 def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
-    order = asked(single_text(NAMED, source="pasted")).order
-    other = RuleTagger(groups=("dates",))
-    monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: other)
+    order = make_question(single_text(NAMED, source="pasted")).order
+    dates_tagger = RuleTagger(groups=("dates",))
+    monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: dates_tagger)
     with pytest.raises(AuditError, match="not the one that was asked for"):
         TaggingTask.from_order(order).run(contact([]))
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
@@ -154,11 +177,11 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
 def test_a_set_keeps_its_policy_and_is_scored_under_it():
     text = "A 72-year-old man. MRN: 4471902"
     notes = single_text(text, source="pasted")
-    order = asked(notes, policy=SAFE_HARBOR).order
+    order = make_question(notes, policy=SAFE_HARBOR).order
     (tagged_id,) = TaggingTask.from_order(order).run(contact([]))
-    kept = TAGGED_SETS.get(tagged_id)
-    assert kept.policy == SAFE_HARBOR and kept.census["left"] == {"age": 1, "sex": 1}
-    assert [one.released for one in read_notes(kept)] == ["A 72-year-old man. MRN: [ID]"]
+    tagged_set = TAGGED_SETS.get(tagged_id)
+    assert tagged_set.policy == SAFE_HARBOR and tagged_set.census["left"] == {"age": 1, "sex": 1}
+    assert [note.released for note in read_notes(tagged_set)] == ["A 72-year-old man. MRN: [ID]"]
     spans = (Span(2, 13, TYPES[1]), Span(14, 17, TYPES[1]), Span(24, 31, TYPES[3]))
     task = ScoreTask(
         gold=given_as([TaggedDocument("1", text, spans)]),
@@ -187,7 +210,8 @@ def test_a_register_is_part_of_the_question_and_one_that_was_handed_in_goes(tmp_
         else NotesToTag("registered", file_id="ward/patients.csv")
     )
     tasks_of = [
-        tagging_task(OF_ONE, tagger=RULES, release=HOW, register=one) for one in (register, None)
+        tagging_task(OF_ONE, tagger=RULES, release=RELEASE, register=chosen_register)
+        for chosen_register in (register, None)
     ]
     assert len({task.question().digest for task in tasks_of}) == 2
     order = json.loads(json.dumps(tasks_of[0].question().order))
@@ -195,14 +219,14 @@ def test_a_register_is_part_of_the_question_and_one_that_was_handed_in_goes(tmp_
     folder = TAGGED_SETS.place(order["tagged_id"])
     assert (folder / REGISTER).is_file() == is_given
     TaggingTask.from_order(order).run(contact([]))
-    one = TAGGED_SETS.get(order["tagged_id"])
-    assert [note.released for note in read_notes(one)] == ["【氏名】は"]
-    assert one.census["register"]["n_patients"] == 1 and not (folder / REGISTER).exists()
+    tagged_set = TAGGED_SETS.get(order["tagged_id"])
+    assert [note.released for note in read_notes(tagged_set)] == ["【氏名】は"]
+    assert tagged_set.census["register"]["n_patients"] == 1 and not (folder / REGISTER).exists()
     assert (tmp_path / "ward" / "patients.csv").exists()
 
 
 def test_a_register_that_is_not_understood_keeps_nothing():
     register = NotesToTag("uploaded", content=b"patient_id,shoe\np,9\n")
     with pytest.raises(AuditError, match="not understood: 2"):
-        tagging_task(OF_ONE, tagger=RULES, release=HOW, register=register)
+        tagging_task(OF_ONE, tagger=RULES, release=RELEASE, register=register)
     assert TAGGED_SETS.all() == ()

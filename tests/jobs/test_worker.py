@@ -28,10 +28,10 @@ from tests.jobs.fake_child import SECRET
 from tests.jobs.fake_jobs import (
     alive,
     counting,
-    held,
     home,
     processes,
     question,
+    start_held_job,
     until,
     until_state,
     usual_home,
@@ -48,26 +48,31 @@ def kill(pid: int) -> None:
 def test_a_job_is_done_and_its_order_is_forgotten(home, tmp_path):
     job = service.ask(counting(tmp_path / "count"), owner="me")
     assert job.state in ("queued", "running", "done")
-    done = until_state(job, "done", "failed")
-    assert (done.state, done.result, done.share, done.owner) == ("done", (f"{5:064d}",), 1.0, "me")
-    assert done.n_attempts == 1
-    assert done.created <= done.started <= done.finished
-    assert not service.can_resume(done)
+    ended_job = until_state(job, "done", "failed")
+    assert (ended_job.state, ended_job.result, ended_job.share, ended_job.owner) == (
+        "done",
+        (f"{5:064d}",),
+        1.0,
+        "me",
+    )
+    assert ended_job.n_attempts == 1
+    assert ended_job.created <= ended_job.started <= ended_job.finished
+    assert not service.can_resume(ended_job)
     until(lambda: list(jobs_dir("orders").iterdir()) == [])
     for path in (home / "jobs").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-@pytest.mark.parametrize(("wanted", "niceness"), [("", 19), ("4", 4), ("-5", 19), ("99", 19)])
+@pytest.mark.parametrize(("setting", "niceness"), [("", 19), ("4", 4), ("-5", 19), ("99", 19)])
 def test_a_job_gives_way_to_pages_and_its_worker_does_not(
-    home, tmp_path, monkeypatch, wanted, niceness
+    home, tmp_path, monkeypatch, setting, niceness
 ):
-    monkeypatch.setenv(NICENESS_VARIABLE, wanted)
-    held(tmp_path / "a")
-    here = os.getpriority(os.PRIO_PROCESS, 0)
-    child = min(here + niceness, 19)
+    monkeypatch.setenv(NICENESS_VARIABLE, setting)
+    start_held_job(tmp_path / "a")
+    own_niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    child = min(own_niceness + niceness, 19)
     until(lambda: os.getpriority(os.PRIO_PROCESS, processes("child")[0]) == child)
-    assert os.getpriority(os.PRIO_PROCESS, processes("worker")[0]) == here
+    assert os.getpriority(os.PRIO_PROCESS, processes("worker")[0]) == own_niceness
     session = Path(f"/proc/{processes('child')[0]}/autogroup")
     if session.exists():  # else the kernel does not group processes by session
         until(lambda: session.read_text().endswith(f"nice {niceness}\n"))
@@ -77,10 +82,10 @@ def test_a_job_gives_way_to_pages_and_its_worker_does_not(
 def test_a_running_job_is_cancelled_within_a_second(home, tmp_path, kind):
     job = service.ask(question(kind, path=str(tmp_path / "a"), n=3, is_held=True))
     until((tmp_path / "a").exists)
-    asked = time.monotonic()
+    start = time.monotonic()
     service.cancel(job.job_id)
     cancelled = until_state(job, "cancelled")
-    assert time.monotonic() - asked < 2
+    assert time.monotonic() - start < 2
     until(lambda: not any(map(alive, processes("child"))))
     assert service.can_resume(cancelled)
 
@@ -88,19 +93,19 @@ def test_a_running_job_is_cancelled_within_a_second(home, tmp_path, kind):
 def test_what_was_cancelled_goes_on_where_it_stopped(home, tmp_path):
     path = tmp_path / "a"
     path.write_text("0 0\n1 0\n")
-    job = held(path, n=4)
+    job = start_held_job(path, n=4)
     until(lambda: service.job(job.job_id).share == 0.5)
     service.cancel(job.job_id)
     until_state(job, "cancelled")
     (tmp_path / "hold").unlink()
     assert service.resume(job.job_id).job_id == job.job_id
-    done = until_state(job, "done")
+    ended_job = until_state(job, "done")
     assert [line.split()[0] for line in path.read_text().splitlines()] == ["0", "1", "2", "3"]
-    assert service.resume(done.job_id).state == "done"
+    assert service.resume(ended_job.job_id).state == "done"
 
 
 def test_a_killed_worker_leaves_its_job_running_and_the_next_one_waits(home, tmp_path):
-    first = held(tmp_path / "a", digest="a")
+    first = start_held_job(tmp_path / "a", digest="a")
     kill(processes("worker")[0])
     second = service.ask(counting(tmp_path / "b", digest="b"))
     until(lambda: len(processes("worker")) == 2)
@@ -117,7 +122,7 @@ def test_a_killed_worker_leaves_its_job_running_and_the_next_one_waits(home, tmp
 
 @pytest.mark.parametrize("is_to_stop", [False, True])
 def test_worker_and_child_killed_together_are_made_good(home, tmp_path, is_to_stop):
-    job = held(tmp_path / "a")
+    job = start_held_job(tmp_path / "a")
     kill(processes("worker")[0])
     kill(processes("child")[0])
     assert service.job(job.job_id).state == "running"  # nobody has looked yet
@@ -126,14 +131,14 @@ def test_worker_and_child_killed_together_are_made_good(home, tmp_path, is_to_st
         return
     (tmp_path / "hold").unlink()
     service.recover()
-    done = until_state(job, "done", "failed")
-    assert (done.state, done.n_attempts) == ("done", 2)
+    ended_job = until_state(job, "done", "failed")
+    assert (ended_job.state, ended_job.n_attempts) == ("done", 2)
 
 
 @pytest.mark.long
 def test_jobs_that_die_are_refused_or_go_wrong_are_told_in_plain_words(home):
-    asked = [service.ask(question(kind, digest=kind)) for kind in ("die", "refuse", "mistake")]
-    died, refused, mistaken = (until_state(job, "failed", "done") for job in asked)
+    jobs = [service.ask(question(kind, digest=kind)) for kind in ("die", "refuse", "mistake")]
+    died, refused, mistaken = (until_state(job, "failed", "done") for job in jobs)
     assert [job.n_attempts for job in (died, refused, mistaken)] == [3, 1, 1]
     assert "memory ran out" in died.failure.what
     assert refused.failure == Failure("Memory ran out.", "micro-batch", "Try less.")
@@ -159,25 +164,25 @@ try:
 except ChildProcessError:
     print("no child")
 """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", asking],
         capture_output=True,
         text=True,
         check=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
     )
-    assert done.stdout == "no child\n"
+    assert process.stdout == "no child\n"
     assert alive(processes("worker")[0])  # it outlives who asked
 
 
 def test_many_questions_at_once_from_many_threads_give_one_job(home, tmp_path):
-    one = counting(tmp_path / "a", is_held=True)
+    count_question = counting(tmp_path / "a", is_held=True)
     with ThreadPoolExecutor(8) as pool:
-        asked = list(pool.map(lambda _: service.ask(one), range(8)))
-    assert len({job.job_id for job in asked}) == 1
+        jobs = list(pool.map(lambda _: service.ask(count_question), range(8)))
+    assert len({job.job_id for job in jobs}) == 1
     assert len(table.list_jobs()) == len(list(jobs_dir("orders").iterdir())) == 1
-    service.cancel(asked[0].job_id)
-    until_state(asked[0], "cancelled")
+    service.cancel(jobs[0].job_id)
+    until_state(jobs[0], "cancelled")
 
 
 @pytest.mark.parametrize("who_lives", ["server", "other worker"])
@@ -188,8 +193,8 @@ def test_a_job_asked_for_while_a_worker_dies_is_started_all_the_same(home, tmp_p
         if who_lives == "server":
             lives.enter_context(look_after_jobs())
         else:
-            other = counting(tmp_path / "b", digest="b", is_held=True, device="cuda")
-            until_state(service.ask(other), "running")
+            cuda_question = counting(tmp_path / "b", digest="b", is_held=True, device="cuda")
+            until_state(service.ask(cuda_question), "running")
         job = service.ask(counting(tmp_path / "a"))
         assert service.job(job.job_id).state == "queued"
         dying.release()
@@ -198,18 +203,18 @@ def test_a_job_asked_for_while_a_worker_dies_is_started_all_the_same(home, tmp_p
 
 def busy_table(seconds: float) -> threading.Thread:
     """Keep everybody else from writing into the table, and from reading it, for some seconds."""
-    held = threading.Event()
+    lock_event = threading.Event()
 
     def hold() -> None:
         with contextlib.closing(sqlite3.connect(jobs_dir() / table.FILE)) as connection:
             connection.execute("pragma locking_mode = exclusive")
             connection.execute("begin exclusive")
-            held.set()
+            lock_event.set()
             time.sleep(seconds)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait()
+    lock_event.wait()
     return thread
 
 
@@ -221,31 +226,31 @@ def test_no_trouble_of_its_own_ends_a_worker(home, tmp_path, monkeypatch):
     n_waited = [0]
     real, wait = subprocess.Popen, subprocess.Popen.wait
 
-    def fails_at_first(*arguments: Any, **how: Any) -> Any:
+    def fails_at_first(*arguments: Any, **options: Any) -> Any:
         if troubles:
             raise troubles.pop()
-        return real(*arguments, **how)
+        return real(*arguments, **options)
 
-    def busy_while_waiting(*arguments: Any, **how: Any) -> Any:
+    def busy_while_waiting(*arguments: Any, **options: Any) -> Any:
         n_waited[0] += 1
         if n_waited[0] == 1:
             monkeypatch.setattr(table, "_BUSY_SECONDS", 0.05)
             busy_table(0.5)
-        return wait(*arguments, **how)
+        return wait(*arguments, **options)
 
     monkeypatch.setattr(subprocess, "Popen", fails_at_first)
     monkeypatch.setattr(real, "wait", busy_while_waiting)
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setattr(worker, "IDLE_SECONDS", 2)
     monkeypatch.setattr(worker, "CHILD_MODULE", "tests.jobs.fake_child")
     worker.work("cpu", lock=worker_lock("cpu"))
-    done = service.job(job.job_id)
-    assert (done.state, done.n_attempts) == ("done", 1)
+    ended_job = service.job(job.job_id)
+    assert (ended_job.state, ended_job.n_attempts) == ("done", 1)
     assert troubles == []
-    assert "MemoryError" in said.getvalue()
-    assert "AuditError" in said.getvalue()
-    assert SECRET not in said.getvalue()
+    assert "MemoryError" in stderr.getvalue()
+    assert "AuditError" in stderr.getvalue()
+    assert SECRET not in stderr.getvalue()
 
 
 def test_short_work_runs_beside_what_takes_hours(home, tmp_path):
