@@ -72,7 +72,7 @@ def test_from_notes_to_a_verdict_by_buttons_alone(
     servers: Callable[[Path], Server], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
     url = servers(tmp_path / "home").url
-    page = visit(f"{url}/corpus")
+    page = visit(f"{url}/workshop?tab=corpus")
     expect(page.get_by_text(SAY.text("corpus_empty"))).to_be_visible()
     choose(page, "pick_notes", option=SAY.text("called_example_file"))
     expect(page.locator(".ka-document .ka-mark-patient").first).to_be_visible()

@@ -65,7 +65,7 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     servers: Callable[[Path], Server], visit: Callable[..., Any], tmp_path: Path
 ) -> None:
     server = servers(tmp_path / "home")
-    page = visit(f"{server.url}/setup")
+    page = visit(f"{server.url}/audit")
     set_up(page)
     started_job = start(page)
     expect(page.locator(".ka-verdict").first).to_contain_text("hospital-40 against general")

@@ -17,7 +17,7 @@ from tests.e2e.screen import SAY, is_whole, press
 def test_each_step_can_be_taken_back_and_a_link_shows_what_its_sender_saw(
     demo_home: Path, serve: Callable[[Path], str], visit: Callable[..., Any]
 ) -> None:
-    page = visit(f"{serve(demo_home)}/documents")  # the address of before
+    page = visit(f"{serve(demo_home)}/names?tab=documents")
     is_whole(page)
     expect(page.locator(".ka-pair, .ka-passages").first).to_be_visible()
     page.get_by_role("radio", name=SAY.text("names_tab_table"), exact=True).click()
