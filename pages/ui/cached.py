@@ -434,7 +434,7 @@ def examination(corpus: KeptCorpus) -> Examination:
     ),
 )
 def text_load(corpus: KeptCorpus, *, source: str, model: Path) -> NotesLoad:
-    """Return how many tokens a corpus has for a model; raises as `notes_load`."""
+    """Return how many tokens a corpus has for a model; see `measure_notes` for its errors."""
     return measure_notes(corpus.path / TEXTS[source], n_notes=corpus.n_notes, model=model)
 
 
