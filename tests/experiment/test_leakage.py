@@ -420,7 +420,7 @@ def order_of(*options: str) -> LeakageTask:
     arguments = cli.collect_arguments(
         cli.parse_options(["deid", "leakage", "--out", "x", *options])
     )
-    return cli.make_leakage_task(arguments["given"], is_quick="quick" in arguments)
+    return cli.make_leakage_task(arguments["options"], is_quick="quick" in arguments)
 
 
 def test_options_become_an_order() -> None:

@@ -395,7 +395,7 @@ def test_the_log_shows_what_was_taken_and_page_views_when_asked_and_whether_it_i
     digest = reports["masked_lm"].digest
     for person in ("anna", "<img src=x>"):
         access_log.record("exported", who=person, audit=digest, what="zip", n_names=3)
-    access_log.record("opened", who="anna", audit=digest, page="setup")
+    access_log.record("opened", who="anna", audit=digest, page="audit")
     app = opened("log")
     page_text = texts(app)
     assert "The access log is whole" in page_text and "&lt;img src=x&gt;" in page_text
@@ -405,7 +405,7 @@ def test_the_log_shows_what_was_taken_and_page_views_when_asked_and_whether_it_i
     assert "opened a page · Verdict" in texts(app) and "opened a page · New audit" in texts(app)
     assert SAY.html("log_nameless") in texts(app)
     views = [entry for entry in access_log.entries(audit=digest) if entry.action == "opened"]
-    assert [dict(entry.counts) for entry in views] == [{"page": "verdict"}, {"page": "setup"}]
+    assert [dict(entry.counts) for entry in views] == [{"page": "verdict"}, {"page": "audit"}]
     log = data_home() / "access" / "log.jsonl"
     log.write_bytes(log.read_bytes().replace(b"anna", b"bert", 1))
     assert "does not fit together from line 1 on" in texts(opened("log"))
