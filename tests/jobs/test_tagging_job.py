@@ -26,7 +26,7 @@ from audit.task import SHORT, Contact, queue_of
 from pages.ui.state import words_of
 from tests.deid.make_scores import given_as
 
-NAMED = "氏名：高橋健一2024年5月3日 受診。"
+NAMED = "氏名：高橋健一　2024年5月3日 受診。"
 DEFAULT, RULES = taggers.list_taggers()
 RELEASE = Release()
 

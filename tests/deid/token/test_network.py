@@ -66,7 +66,7 @@ def test_padding_batches_and_rows_change_no_score() -> None:
     reader = make_words_reader()
     model = new_model(reader, shape=SMALL, n_tags=11, seed=1)
     model.module.eval()
-    texts = ["山田 03-1", "氏名：山田太郎様\nID 1000 電話：03-0000-55。" * 6, "", "x" * 3000]
+    texts = ["山田 03-1", "氏名：山田太郎　様\nID 1000 電話：03-0000-55。" * 6, "", "x" * 3000]
     tokens_of_texts = reader.read(texts)
     note_scores = score_notes(tokens_of_texts, model=model, size=4000, overlap=0)
     for tokens, together in zip(tokens_of_texts, note_scores, strict=True):
