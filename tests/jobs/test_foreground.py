@@ -152,11 +152,11 @@ def test_a_commands_own_failure_is_in_the_table_and_raised_and_a_mistake_leaves_
 KILLED_COMMAND = """
 import sys
 from pathlib import Path
-from audit.jobs import here
+from audit.jobs import foreground
 from tests.jobs import fake_child
 from tests.jobs.fake_jobs import counting
 fake_child.note_process("command")
-here.answer_here(counting(Path(sys.argv[1]), n=3), progress=lambda _: None, say=print)
+foreground.answer_here(counting(Path(sys.argv[1]), n=3), progress=lambda _: None, say=print)
 """
 
 
