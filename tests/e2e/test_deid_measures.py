@@ -39,7 +39,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def address(home: Path, serve: Callable[[Path], str]) -> str:
-    return f"{serve(home)}/deid_measures"
+    return f"{serve(home)}/deidentify?tab=measures"
 
 
 def reveal(page: Any) -> None:
@@ -65,7 +65,7 @@ def test_a_click_on_a_cell_shows_its_spans(
     home: Path, address: str, visit: Callable[..., Any]
 ) -> None:
     first = next(score for score in SCORES.all() if score.title == "the first")
-    page = visit(f"{address}?part=matrix&score={first.score_id}")
+    page = visit(f"{address}&part=matrix&score={first.score_id}")
     is_whole(page)
     grid = page.locator("[class*='st-key-deid_measures_matrix_'] canvas").first
     grid.click(position={"x": 400, "y": 87}, force=True)  # second row, second column of counts
@@ -82,7 +82,7 @@ def test_misses_are_filtered_handed_out_and_read_back(
     home: Path, address: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:
     first = next(score for score in SCORES.all() if score.title == "the first")
-    page = visit(f"{address}?part=misses&kinds=missed&score={first.score_id}")
+    page = visit(f"{address}&part=misses&kinds=missed&score={first.score_id}")
     is_whole(page)
     closed = saved(page, "deid_measures_misses_every_missed_csv", folder=tmp_path)
     assert "山田" not in closed.read_text(encoding="utf-8-sig")
@@ -96,7 +96,7 @@ def test_misses_are_filtered_handed_out_and_read_back(
 def test_hostile_files_are_refused_and_gold_spans_are_measured_as_a_job(
     home: Path, address: str, visit: Callable[..., Any]
 ) -> None:
-    page = visit(f"{address}?show=new")
+    page = visit(f"{address}&show=new")
     is_whole(page)
     page.get_by_role("radio", name=SAY.text("deid_measures_from_gold_given"), exact=True).click()
     upload(page, "deid_score_file_gold", data=b"\x00\xff" * 50, name="a.jsonl")

@@ -138,19 +138,3 @@ def test_an_officer_decides_signs_and_hands_over_on_a_telephone_by_keys_alone(
         expect(page.locator(".st-key-log")).to_contain_text(SAY.text(f"log_action_{action}"))
     main = page.get_by_test_id("stMain")
     assert main.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
-
-
-@pytest.mark.parametrize(
-    ("old", "page_now", "carried"),
-    [
-        ("corpus?view=build", "workshop", ("tab=corpus", "show=build")),
-        ("deid_measures?view=new", "deidentify", ("tab=measures", "show=new")),
-        ("deid_measures?leakage=0d0d0d0d0d0d", "workshop", ("tab=leakage", "leakage=0d0d0d")),
-    ],
-)
-def test_addresses_of_before_lead_to_what_they_named(
-    demo_server: str, visit: Callable[..., Any], old: str, page_now: str, carried: tuple[str, ...]
-) -> None:
-    page = visit(f"{demo_server}/{old}")
-    page.wait_for_url(re.compile(f"/{page_now}.*{carried[-1]}"))
-    assert all(part in page.url for part in carried)
