@@ -8,7 +8,24 @@ from pathlib import Path
 
 from tests.repository import REPOSITORY, python_files, repository_files, source, source_files
 
-MAX_FUNCTION_LINES = 80
+MAX_FUNCTION_LINES = 60
+LONG_FUNCTIONS = {
+    "audit/attack/cohort.py": {"group_test": 62},
+    "audit/attack/scenarios.py": {"attack": 64, "score_list": 66, "_collect_masked": 70},
+    "audit/deid/generative/causal_model.py": {"read": 61},
+    "audit/deid/generative/tuning.py": {"train_generative": 62},
+    "audit/deid/tagging.py": {"tag_notes": 61},
+    "audit/deid/tasks.py": {"tagging_task": 64},
+    "audit/experiment/leakage.py": {"leakage_markdown": 76},
+    "audit/experiment/paper.py": {"run_experiment": 62},
+    "audit/models/inspect.py": {"_read_tokenizer_files": 61},
+    "audit/names/lists.py": {"make_draft": 60},
+    "audit/run.py": {"run_audit": 63, "_collect_notes": 71},
+    "pages/ui/audit_names.py": {"make_list": 67},
+    "pages/ui/charts.py": {"_draw_series": 76},
+    "pages/ui/deid_measures.py": {"draw_headline": 77},
+}
+"""Functions that the formatter's layout made longer, with their lines. The list may only shrink."""
 
 # One letter of each in brackets, so that this file does not break its own rules.
 MACHINE_PATH = re.compile(
@@ -40,8 +57,8 @@ def words_found(pattern: re.Pattern[str], text: str) -> list[tuple[int, str]]:
 
 def test_functions_are_short():
     paths = [*source_files(), *python_files("benchmarks")]
-    found = {path.as_posix(): long_functions(source(path)) for path in paths}
-    assert {name: functions for name, functions in found.items() if functions} == {}
+    sizes = {path.as_posix(): dict(long_functions(source(path))) for path in paths}
+    assert {name: functions for name, functions in sizes.items() if functions} == LONG_FUNCTIONS
 
 
 def test_every_file_is_named_after_something():
