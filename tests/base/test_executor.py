@@ -37,20 +37,22 @@ def test_calls_are_answered_in_their_order_a_few_ahead(n_workers):
             yield partial(divmod, i, 3)
 
     with open_executor(n_workers=n_workers) as executor:
-        found = run_in_order(executor, calls(), n_workers=n_workers, wait=lambda: waited.append(1))
-        assert next(found) == (0, 0)
+        answers = run_in_order(
+            executor, calls(), n_workers=n_workers, wait=lambda: waited.append(1)
+        )
+        assert next(answers) == (0, 0)
         assert len(begun) <= (1 if n_workers == 1 else 5)
-        assert list(found) == [divmod(i, 3) for i in range(1, 20)]
+        assert list(answers) == [divmod(i, 3) for i in range(1, 20)]
     assert len(waited) == (0 if n_workers == 1 else 4)
 
 
 def test_a_block_that_fails_leaves_the_rest_undone():
-    asked = []
+    futures = []
     with pytest.raises(ZeroDivisionError), open_executor(n_workers=2) as executor:
-        asked += [executor.submit(pow, 2, 2) for _ in range(2000)]
+        futures += [executor.submit(pow, 2, 2) for _ in range(2000)]
         raise ZeroDivisionError
-    assert all(one.done() for one in asked)
-    assert any(one.cancelled() for one in asked)
+    assert all(future.done() for future in futures)
+    assert any(future.cancelled() for future in futures)
 
 
 def test_processes_that_the_system_stopped_are_told_in_words():
@@ -65,11 +67,11 @@ def test_processes_end_with_a_parent_that_is_killed():
         "    executor.submit(os.getpid).result()\n    print('ready', flush=True)\n"
         "    time.sleep(600)\n"
     )
-    read, written = os.pipe()
+    read, write_end = os.pipe()
     with subprocess.Popen(
-        [sys.executable, "-c", program], cwd=REPOSITORY, stdout=written, stderr=written
+        [sys.executable, "-c", program], cwd=REPOSITORY, stdout=write_end, stderr=write_end
     ) as parent:
-        os.close(written)
+        os.close(write_end)
         assert os.read(read, 5) == b"ready"
         parent.send_signal(signal.SIGKILL)
         left = b"more"

@@ -117,10 +117,13 @@ def test_names_of_their_own_have_delongs_interval():
     area, variance, freedom = plain_delong(scores, is_member)
     half = stats.t.ppf(0.975, freedom) * math.sqrt(variance) / (area * (1 - area))
     odds = math.log(area / (1 - area))
-    own = [np.arange(90), np.full(90, -1)]
-    for found in (auc_interval(scores, is_member), auc_interval(scores, is_member, clusters=own)):
-        assert found.value == pytest.approx(area)
-        for bound, sign in ((found.low, -1), (found.high, 1)):
+    own_clusters = [np.arange(90), np.full(90, -1)]
+    for auc_estimate in (
+        auc_interval(scores, is_member),
+        auc_interval(scores, is_member, clusters=own_clusters),
+    ):
+        assert auc_estimate.value == pytest.approx(area)
+        for bound, sign in ((auc_estimate.low, -1), (auc_estimate.high, 1)):
             assert bound == pytest.approx(1 / (1 + math.exp(-odds - sign * half)))
 
 
@@ -139,23 +142,24 @@ def test_names_that_share_a_part_widen_the_interval_as_a_plain_sum_says():
         for j in range(120)
         if first[i] == first[j] or last[i] == last[j]
     ]
-    both = [
+    intervals_by_column = [
         share[i] * share[j]
         for i in range(120)
         for j in range(120)
         if i != j and first[i] == first[j] and last[i] == last[j]
     ]
     # Both sums count a pair that shares both parts twice.
-    expected = sum(pairs) + sum(both)
-    found = auc_interval(scores, is_member, clusters=[first, last])
+    expected = sum(pairs) + sum(intervals_by_column)
+    auc_estimate = auc_interval(scores, is_member, clusters=[first, last])
     narrow = auc_interval(scores, is_member)
     assert expected > 1.2 * alone
     widths = [
-        math.log(e.high / (1 - e.high)) - math.log(e.low / (1 - e.low)) for e in (found, narrow)
+        math.log(e.high / (1 - e.high)) - math.log(e.low / (1 - e.low))
+        for e in (auc_estimate, narrow)
     ]
     sizes = [
-        np.bincount(one[side]) / side.sum()
-        for one in (first, last)
+        np.bincount(clusters_alone[side]) / side.sum()
+        for clusters_alone in (first, last)
         for side in (is_member, ~is_member)
     ]
     freedom = min(min(1 / (s**2).sum() for s in sizes) - 1, own_freedom)
@@ -166,15 +170,17 @@ def test_names_that_share_a_part_widen_the_interval_as_a_plain_sum_says():
 def test_too_few_different_parts_have_a_value_and_no_interval():
     scores = np.arange(60.0)
     is_member, surname = np.arange(60) < 30, np.where(np.arange(60) < 30, 0, np.arange(60))
-    found = auc_interval(scores, is_member, clusters=[np.arange(60), surname])
-    assert found.value == 0.0 and math.isnan(found.low) and math.isnan(found.high)
+    auc_estimate = auc_interval(scores, is_member, clusters=[np.arange(60), surname])
+    assert (
+        auc_estimate.value == 0.0 and math.isnan(auc_estimate.low) and math.isnan(auc_estimate.high)
+    )
     ten = np.where(np.arange(60) < 30, np.arange(60) % 10, np.arange(60))
     assert not math.isnan(auc_interval(scores, is_member, clusters=[ten]).low)
     nine = np.where(np.arange(60) < 30, np.arange(60) % 9, np.arange(60))
     assert math.isnan(auc_interval(scores, is_member, clusters=[nine]).low)
     few = np.arange(54) < 4  # under five names the interval is Wilson's of that many
-    found = auc_interval(np.random.default_rng(4).normal(size=54), few)
-    assert found == wilson(found.value, n_total=4)
+    auc_estimate = auc_interval(np.random.default_rng(4).normal(size=54), few)
+    assert auc_estimate == wilson(auc_estimate.value, n_total=4)
 
 
 FAMILIES = {
@@ -200,6 +206,6 @@ def test_the_interval_covers_from_five_members_on(family, m, n):
         n_covered = 0
         for _ in range(200):
             scores = np.concatenate(FAMILIES[family](rng, m, n, SHIFTS[family](area)))
-            found = auc_interval(scores, is_member)
-            n_covered += found.low <= area <= found.high
+            auc_estimate = auc_interval(scores, is_member)
+            n_covered += auc_estimate.low <= area <= auc_estimate.high
         assert n_covered >= 180, (area, n_covered)  # 92 % less two standard errors
