@@ -30,7 +30,8 @@ from audit.attack.routes import smallest_visible
 from audit.attack.scores import FIXED_SCORE, AttackResult
 from audit.foreign import locate_errors, read_file_bytes
 from audit.home import results_dir
-from audit.models.inspect import compute_model_digest, find_display_name
+from audit.models.inspect import compute_model_digest
+from audit.models.model_folder import find_display_name
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.files import read_names
 from audit.notes.passages import read_passages

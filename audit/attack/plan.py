@@ -21,8 +21,9 @@ from audit.attack.question import (
 )
 from audit.attack.routes import controls_needed
 from audit.attack.verdicts import NAMED_TOGETHER
-from audit.models.inspect import find_display_name, inspect_model
+from audit.models.inspect import inspect_model
 from audit.models.limited import call_limited
+from audit.models.model_folder import find_display_name
 from audit.models.registry import load_tokenizer, look_up_digest
 from audit.names.candidates import OF_HOSPITAL, Candidates
 from audit.names.controls import N_REFERENCE

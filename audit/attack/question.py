@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from audit.errors import AuditError
-from audit.models.inspect import compute_model_digest, find_display_name
+from audit.models.inspect import compute_model_digest
+from audit.models.model_folder import find_display_name
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages

@@ -21,16 +21,15 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
-from audit.models.inspect import (
-    SINGLE_FILE,
+from audit.models.architectures import (
     ModelConfig,
-    ModelFiles,
     compute_expected_shapes,
     find_shared_tensors,
-    read_model_files,
     update_tensor_name,
 )
+from audit.models.inspect import ModelFiles, read_model_files
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
+from audit.models.weights_header import SINGLE_FILE
 
 
 def pick_device(device: str) -> str:

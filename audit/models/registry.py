@@ -17,15 +17,9 @@ from typing import Any
 
 from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL, list_registered_folders
-from audit.models.inspect import (
-    LABEL,
-    ModelSummary,
-    compute_model_digest,
-    inspect_model,
-    list_trained_models,
-    read_model_files,
-)
+from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model, read_model_files
 from audit.models.limited import call_limited
+from audit.models.model_folder import LABEL, list_trained_models
 
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""

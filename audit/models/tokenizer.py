@@ -18,14 +18,9 @@ import transformers
 from tokenizers import Tokenizer
 
 from audit.errors import AuditError, Message
+from audit.models.architectures import ModelConfig
 from audit.models.case import Normalizer, build_japanese_normalizer
-from audit.models.inspect import (
-    CONFIG_FILE,
-    FAST_FILE,
-    TOKENIZER_CLASSES,
-    ModelConfig,
-    TokenizerFiles,
-)
+from audit.models.tokenizer_files import CONFIG_FILE, FAST_FILE, TOKENIZER_CLASSES, TokenizerFiles
 from audit.shelf import scratch_folder
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from audit.models.inspect import find_display_name
 from audit.models.limited import call_limited
+from audit.models.model_folder import find_display_name
 from audit.models.registry import load_tokenizer
 from audit.names.candidates import Candidates
 from audit.names.pools import pool_for, popularity

@@ -21,16 +21,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.corpus.truth import read_listed
+from audit.models.architectures import compute_expected_shapes
 from audit.models.forward import choose_exact_kernels, compute_logits, pick_precision
-from audit.models.inspect import (
-    CONFIG_FILE,
-    SINGLE_FILE,
-    compute_expected_shapes,
-    inspect_model,
-    read_model_files,
-)
+from audit.models.inspect import inspect_model, read_model_files
 from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
+from audit.models.tokenizer_files import CONFIG_FILE
+from audit.models.weights_header import SINGLE_FILE
 from audit.notes.read import open_notes
 from audit.progress import (
     LOADING,

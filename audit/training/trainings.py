@@ -18,14 +18,9 @@ from audit.corpus.other_names import OTHER_NAMES_SEED, write_other_names
 from audit.corpus.truth import PRIVATE, listed_file, make_unreadable_error, read_listed
 from audit.errors import AuditError
 from audit.home import salted_digest
-from audit.models.inspect import (
-    LABEL,
-    ModelSummary,
-    compute_model_digest,
-    find_display_name,
-    inspect_model,
-)
+from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model
 from audit.models.limited import call_limited
+from audit.models.model_folder import LABEL, find_display_name
 from audit.models.registry import RegisteredModel, find_model_by_digest, load_tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, read_file_states

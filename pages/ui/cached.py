@@ -50,7 +50,7 @@ from audit.deid.taggers import list_taggers
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models import registry
-from audit.models.inspect import list_trained_models
+from audit.models.model_folder import list_trained_models
 from audit.names import lists
 from audit.names.candidates import ControlSource
 from audit.names.facts import Spelling, spelling

@@ -15,7 +15,7 @@ from audit.deid.policy import Policy
 from audit.deid.score_report import Score
 from audit.deid.taggers import DEFAULT, RULES, tagger_names
 from audit.home import salted_digest
-from audit.models.inspect import LABEL
+from audit.models.model_folder import LABEL
 from audit.models.registry import RegisteredModel
 from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile

@@ -11,7 +11,7 @@ from audit.corpus.other_names import keep_sibling_list
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job, read_order
-from audit.models.inspect import LABEL
+from audit.models.model_folder import LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
 from audit.tables import decimal
 from audit.task import queue_of

@@ -41,7 +41,7 @@ from audit.experiment.leakage import (
     release_texts,
     run_leakage,
 )
-from audit.models.inspect import find_trained_name
+from audit.models.model_folder import find_trained_name
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span
 from audit.progress import Progress
 from audit.training.loop import Learner

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from audit.errors import AuditError
-from audit.models.inspect import TokenizerFiles, inspect_model
+from audit.models.inspect import inspect_model
 from audit.models.load import load_model
+from audit.models.tokenizer_files import TokenizerFiles
 from tests.models.make_models import (
     JAPANESE_WORDS,
     MAKERS,

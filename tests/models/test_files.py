@@ -14,12 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.models.inspect import (
-    compute_expected_shapes,
-    compute_model_digest,
-    inspect_model,
-    parse_config,
-)
+from audit.models.architectures import compute_expected_shapes, parse_config
+from audit.models.inspect import compute_model_digest, inspect_model
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle, write_zeros
 from tests.models.make_models import MAKERS, copy, good
 

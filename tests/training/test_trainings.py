@@ -14,13 +14,10 @@ from audit.corpus.corpora import CORPORA
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE, data_home
 from audit.jobs.service import task_class
-from audit.models.inspect import (
-    ModelSummary,
-    find_trained_name,
-    inspect_model,
-    parse_config,
-)
+from audit.models.architectures import parse_config
+from audit.models.inspect import ModelSummary, inspect_model
 from audit.models.load import load_model
+from audit.models.model_folder import find_trained_name
 from audit.models.registry import VARIABLE, list_models
 from audit.shelf import write_whole
 from audit.task import Contact

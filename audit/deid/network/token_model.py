@@ -38,9 +38,10 @@ from audit.deid.network.wordnet import (
 from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_errors, refuse_without_memory
+from audit.models.architectures import refuse_code_keys
 from audit.models.forward import Encoder, is_supported, use_exact_float32
-from audit.models.inspect import ModelFolder, open_folder, refuse_code_keys
 from audit.models.load import pick_device
+from audit.models.model_folder import ModelFolder, open_folder
 from audit.rng import torch_seed
 from audit.training.loop import copy_to_main_memory
 

@@ -13,7 +13,7 @@ from audit.deid.network.wordnet import LISTS, WordScorer, load_scorer
 from audit.deid.tagger import MODEL, Tags
 from audit.deid.tagger_config import TaggerFacts, file_digests
 from audit.errors import AuditError
-from audit.models.inspect import open_folder
+from audit.models.model_folder import open_folder
 
 
 @dataclass(frozen=True, eq=False)

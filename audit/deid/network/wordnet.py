@@ -30,7 +30,7 @@ from audit.deid.network.word_features import (
 from audit.deid.tagger_config import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_errors, refuse_without_memory
-from audit.models.inspect import ModelFolder, parse_json
+from audit.models.model_folder import ModelFolder, parse_json
 
 LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
 WORD_NET = "word_net"

@@ -1,0 +1,167 @@
+"""Open model directories of other people: plain files only, read within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from audit.errors import AuditError
+from audit.foreign import open_regular, parse_json_value
+from audit.home import data_home
+
+LABEL = "trained"
+"""First part of a trained model's identifier; the second is its run's."""
+
+MODEL_FOLDER = "model"
+RUN_FILE = "training.json"
+_MAX_RUN_BYTES = 1_000_000
+COPY_FILE = "Copy the file again from where the model was saved."
+
+
+def list_trained_models() -> Iterator[tuple[str, Path]]:
+    """Yield identifier and directory of every model whose training has written one, by name."""
+    with suppress(AuditError, OSError):  # code that needs the data directory reports the reason
+        for run in sorted((data_home() / "models").iterdir()):
+            directory = run / MODEL_FOLDER
+            is_plain = not run.is_symlink() and not directory.is_symlink()
+            if is_plain and (directory / "config.json").is_file():
+                yield f"{LABEL}/{run.name}", directory
+
+
+def find_trained_name(directory: Path) -> str:
+    """Return the name of a model that was trained here; "" for any other directory.
+
+    The name is its title, or else the model it started from and the time, or else the name of its
+    run's folder. A snapshot of the training has its directory's name added.
+    """
+    record = directory.parent / RUN_FILE
+    is_copy = directory.name.startswith(f"{MODEL_FOLDER}-")
+    if not (is_copy or directory.name == MODEL_FOLDER) or not record.is_file():
+        return ""
+    name = directory.parent.name
+    with suppress(AuditError, OSError), open_regular(record) as file:
+        run = parse_json(file.read(_MAX_RUN_BYTES), place=name)
+        title, parent, created = (str(run.get(k) or "") for k in ("title", "parent", "created"))
+        origin = f"{parent} {created[:16].replace('T', ' ')}" if parent and created else name
+        name = " ".join(title.split()) or origin
+    return f"{name} ({directory.name})" if is_copy else name
+
+
+@contextmanager
+def name_place(place: str) -> Iterator[None]:
+    """Add a place to the errors of a block that have none."""
+    try:
+        yield
+    except AuditError as error:
+        if error.where:
+            raise
+        raise AuditError(error.what, where=place, do=error.do) from None
+
+
+def refuse_more(n: int, *, than: int) -> None:
+    """Refuse a file that holds more of something than is read."""
+    if n > than:
+        raise AuditError(
+            "This holds more bytes, lines or entries than are read here (at most {most:,}).",
+            most=than,
+        )
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """A checked directory and the plain files in it.
+
+    `path` has its links resolved; `name` is the model's name in messages and results. Only those of
+    the `files` that the model needs are opened, and never a pickle.
+    """
+
+    path: Path
+    name: str
+    files: tuple[str, ...]
+
+    def locate(self, file: str = "") -> str:
+        """Return the place for a message: the model's name and a file in it."""
+        return f"{self.name}/{make_printable(file)}" if file else self.name
+
+    def read(self, file: str, *, max_bytes: int) -> bytes:
+        """Read one small file whole."""
+        if file not in self.files:
+            raise AuditError("The file {file} is missing.", where=self.name, file=file)
+        with name_place(self.locate(file)):
+            try:
+                with open_regular(self.path / file) as stream:
+                    data = stream.read(max_bytes + 1)
+            except OSError as fault:
+                raise make_read_error(fault, place=self.locate(file)) from None
+            refuse_more(len(data), than=max_bytes)
+        return data
+
+    def json(self, file: str, *, max_bytes: int) -> dict[str, object]:
+        """Read one JSON object, as `parse_json` does."""
+        return parse_json(self.read(file, max_bytes=max_bytes), place=self.locate(file))
+
+
+def make_read_error(fault: Exception, *, place: str) -> AuditError:
+    """Return the error for a file that the system refuses to read, without its path."""
+    return AuditError(
+        "It cannot be read ({reason}).",
+        where=place,
+        do="Check that it exists and that you may read it.",
+        reason=getattr(fault, "strerror", None) or type(fault).__name__,
+    )
+
+
+def parse_json(data: bytes, *, place: str) -> dict[str, object]:
+    """Parse a JSON object strictly, as `audit.foreign.parse_json_value` does."""
+    refusal = AuditError("This is not a valid JSON object.", where=place, do=COPY_FILE)
+    value = parse_json_value(data, refusal=refusal)
+    if not isinstance(value, dict):
+        raise refusal
+    return value
+
+
+def open_folder(path: Path) -> ModelFolder:
+    """Check every entry of a model directory without opening any."""
+    try:
+        root = path.resolve(strict=True)
+        name = find_display_name(root)
+        with name_place(name):
+            files = tuple(entry.name for entry in sorted(root.iterdir()) if _is_file(entry))
+    except (OSError, ValueError, RuntimeError) as fault:
+        raise make_read_error(fault, place=path.name) from None
+    return ModelFolder(root, name, files)
+
+
+def find_display_name(root: Path) -> str:
+    """Return the name of a model's directory in messages and results."""
+    # In a Hugging Face cache the directory's own name is a revision; the model's is two above.
+    return make_printable(
+        root.parent.parent.name if _is_snapshot(root) else find_trained_name(root) or root.name
+    )
+
+
+def _is_snapshot(root: Path) -> bool:
+    return root.parent.name == "snapshots" and root.parent.parent.name.startswith("models--")
+
+
+def _is_file(entry: Path) -> bool:
+    """Whether an entry is a file, not a directory; anything else is refused."""
+    root = entry.parent
+    # Snapshots of a Hugging Face cache link into the blobs of the same model.
+    home = root.parent.parent if _is_snapshot(root) else root
+    is_own = not entry.is_symlink() or entry.resolve().is_relative_to(home)
+    if not is_own or not (entry.is_file() or entry.is_dir()):
+        raise AuditError(
+            "{file} is a link that leads out of the model's directory or nowhere, or neither a "
+            "file nor a directory.",
+            do="Replace a link by a copy of the file.",
+            file=make_printable(entry.name),
+        )
+    return entry.is_file()
+
+
+def make_printable(name: str) -> str:
+    """Return a foreign name, shortened and without characters that could mislead."""
+    return "".join(ch if ch.isprintable() and ch != '"' else "?" for ch in name)[:80]

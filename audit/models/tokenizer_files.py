@@ -1,0 +1,313 @@
+"""Read the files of a tokenizer, and refuse what the library should not build."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from audit.errors import AuditError
+from audit.foreign import refuse_errors
+from audit.models.architectures import MAX_VOCABULARY, refuse_code_keys, walk_entries
+from audit.models.case import (
+    Normalizer,
+    build_bert_normalizer,
+    build_japanese_normalizer,
+    refuse_unfit_case,
+)
+from audit.models.components import (
+    MAX_TOKEN_CHARS,
+    refuse_large_tokens,
+    refuse_unknown_parts,
+)
+from audit.models.model_folder import (
+    ModelFolder,
+    make_printable,
+    name_place,
+    parse_json,
+    refuse_more,
+)
+
+CONFIG_FILE = "tokenizer_config.json"
+FAST_FILE = "tokenizer.json"
+_LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
+_ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_LEGACY_FILES)
+
+_MAX_TOKENIZER_BYTES = 32_000_000
+_MAX_ADDED = 10_000
+_JAPANESE = "BertJapaneseTokenizer"
+_ANY_MODEL = ("WordPiece", "BPE", "WordLevel")
+# Files without tokenizer.json, and the models that may be in it.
+TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "BertTokenizer": (("vocab.txt",), ("WordPiece",)),
+    "DistilBertTokenizer": (("vocab.txt",), ("WordPiece",)),
+    "RobertaTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    _JAPANESE: (("vocab.txt",), _ANY_MODEL),
+    "PreTrainedTokenizerFast": ((FAST_FILE,), _ANY_MODEL),
+}
+DEFAULT_TOKENIZERS = {
+    "bert": "BertTokenizer",
+    "roberta": "RobertaTokenizer",
+    "distilbert": "DistilBertTokenizer",
+}
+_SETTINGS = {
+    "bos_token",
+    "eos_token",
+    "unk_token",
+    "sep_token",
+    "pad_token",
+    "cls_token",
+    "mask_token",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "added_tokens_decoder",
+    "do_lower_case",
+    "tokenize_chinese_chars",
+    "strip_accents",
+    "never_split",
+    "do_word_tokenize",
+    "do_subword_tokenize",
+    "word_tokenizer_type",
+    "subword_tokenizer_type",
+    "mecab_kwargs",
+    "add_prefix_space",
+    "trim_offsets",
+    "errors",
+    "model_max_length",
+    "model_input_names",
+    "padding_side",
+    "truncation_side",
+    "clean_up_tokenization_spaces",
+}
+_FLAGS = (
+    "do_lower_case",
+    "tokenize_chinese_chars",
+    "strip_accents",
+    "do_word_tokenize",
+    "do_subword_tokenize",
+    "add_prefix_space",
+    "trim_offsets",
+    "clean_up_tokenization_spaces",
+)
+# Functions that build a normalizer from settings; other classes have it in tokenizer.json, or none.
+_NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
+    "BertTokenizer": build_bert_normalizer,
+    "DistilBertTokenizer": build_bert_normalizer,
+    _JAPANESE: build_japanese_normalizer,
+}
+# Not mecab_option, a command line: it can name files anywhere.
+_MECAB = {"mecab_dic", "normalize_text", "do_lower_case"}
+_JAPANESE_SETTINGS = {
+    "word_tokenizer_type": ("basic", "mecab"),
+    "subword_tokenizer_type": ("wordpiece", "character"),
+    "mecab_kwargs": ("unidic_lite", "ipadic", "unidic"),
+}
+
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """A tokenizer's files, entirely in memory.
+
+    `kind` is the class in transformers. `settings` has the allowed settings of
+    `tokenizer_config.json`. `used_files` has the contents of the files from which the tokenizer is
+    built, `all_files` those of all its files. `tokens_by_id` has the token of each id;
+    `added_tokens` are the tokens outside the vocabulary.
+    """
+
+    kind: str
+    settings: Mapping[str, object]
+    used_files: Mapping[str, bytes]
+    all_files: Mapping[str, bytes]
+    tokens_by_id: Mapping[int, str]
+    added_tokens: frozenset[str]
+    is_byte_level: bool
+
+    def refuse_unfit_case(self, normalizer: Normalizer, *, place: str) -> None:
+        """Refuse the tokenizer if it and its vocabulary do not agree about capitals and accents."""
+        refuse_unfit_case(
+            self.tokens_by_id.values(),
+            normalizer,
+            special=self.added_tokens,
+            is_byte_level=self.is_byte_level,
+            make_normalizer=_NORMALIZERS.get(self.kind),
+            settings=self.settings,
+            place=place,
+        )
+
+
+def _find_promised_normalizer(kind: str, settings: Mapping[str, object], fast: Any) -> Any:
+    """Return the normalizer that a tokenizer's files describe; None if there is none."""
+    if make_normalizer := _NORMALIZERS.get(kind):
+        return make_normalizer(settings)
+    return None if kind == "RobertaTokenizer" else fast.get("normalizer")
+
+
+def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> TokenizerFiles:
+    """Read a tokenizer; `default_class` is used if its own configuration names no class."""
+    all_files = {
+        file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
+        for file in (CONFIG_FILE, *_ALL_FILES)
+        if file in folder.files
+    }
+    with name_place(folder.locate(CONFIG_FILE)):
+        raw = _parse_settings(all_files.pop(CONFIG_FILE, b"{}"))
+        settings = {key: value for key, value in raw.items() if key in _SETTINGS}
+        _refuse_other_flags(settings)
+        kind = _choose_tokenizer_class(str(raw.get("tokenizer_class") or default_class))
+        if kind == _JAPANESE:
+            _check_japanese(settings)
+        decoder: Any = settings.get("added_tokens_decoder") or {}
+        added_tokens = {int(i): str(token["content"]) for i, token in decoder.items()}
+        refuse_large_tokens(_list_texts(settings))
+    is_fast = FAST_FILE in all_files and kind != _JAPANESE
+    needed = (FAST_FILE,) if is_fast else TOKENIZER_CLASSES[kind][0]
+    if missing := [file for file in needed if file not in all_files]:
+        raise AuditError(
+            "The tokenizer's files are missing ({missing}).",
+            where=folder.name,
+            do="Copy the files that the tokenizer was saved with into the directory.",
+            missing=" and ".join(missing),
+        )
+    used_files = {file: all_files[file] for file in (*needed, *_LEGACY_FILES) if file in all_files}
+    tokens_by_id: dict[int, str] = {}
+    fast: Any = {}
+    for file, data in used_files.items():
+        with name_place(folder.locate(file)):
+            if file == FAST_FILE:
+                fast = parse_json(data, place="")
+                tokens = _read_fast_vocabulary(fast, kind=kind)
+                added_tokens |= {
+                    int(token["id"]): token["content"] for token in fast.get("added_tokens") or ()
+                }
+            else:
+                tokens = _read_vocabulary(file, data)
+            tokens_by_id |= tokens
+            if file == _LEGACY_FILES[0]:
+                added_tokens |= tokens
+            refuse_more(max(map(len, tokens.values()), default=0), than=MAX_TOKEN_CHARS)
+    if not tokens_by_id:
+        raise AuditError("The vocabulary is empty.", where=folder.name)
+    is_byte_level = kind == "RobertaTokenizer" or "ByteLevel" in json.dumps(
+        [fast.get("normalizer"), fast.get("pre_tokenizer")]
+    )
+    files = TokenizerFiles(
+        kind,
+        settings,
+        used_files,
+        all_files,
+        tokens_by_id | added_tokens,
+        frozenset({*added_tokens.values(), *_list_texts(settings)}),
+        is_byte_level,
+    )
+    files.refuse_unfit_case(
+        _find_promised_normalizer(kind, settings, fast), place=folder.locate(CONFIG_FILE)
+    )
+    return files
+
+
+def _refuse_other_flags(settings: Mapping[str, object]) -> None:
+    """Refuse flags that are neither true nor false, because the library interprets them freely."""
+    for key in _FLAGS:
+        if not isinstance(value := settings.get(key), bool | None):
+            raise AuditError(
+                "The setting {key} = {raw} is not supported or out of bounds.",
+                do="Write true or false.",
+                key=key,
+                raw=f'"{make_printable(str(value))}"',
+            )
+
+
+def _list_texts(value: object) -> Iterator[str]:
+    """Yield every text in a JSON value, including names of settings."""
+    for key, item in walk_entries(value):
+        yield key
+        for text in item if isinstance(item, list) else (item,):
+            if isinstance(text, str):
+                yield text
+
+
+def _parse_settings(data: bytes) -> dict[str, object]:
+    """Parse settings; refuse those that load code, and tables that slow down transformers."""
+    raw = parse_json(data, place="")
+    refuse_code_keys(raw, place="")
+    _refuse_many_added(raw)
+    return raw
+
+
+def _refuse_many_added(value: object) -> None:
+    # transformers adds them one by one, and each takes longer the more there are.
+    for _, element in (("", value), *walk_entries(value)):
+        refuse_more(len(element) if isinstance(element, list | dict) else 0, than=_MAX_ADDED)
+
+
+def _choose_tokenizer_class(class_name: str) -> str:
+    plain = class_name.removesuffix("Fast")
+    kind_name = next((kind for kind in (class_name, plain) if kind in TOKENIZER_CLASSES), "")
+    if not kind_name and class_name != "TokenizersBackend":
+        raise AuditError(
+            "Tokenizers of the class {shown} are not supported.",
+            do="The classes that are: {classes}.",
+            shown=plain[:60] if class_name.isidentifier() else "?",
+            classes=", ".join(TOKENIZER_CLASSES),
+        )
+    return kind_name or "PreTrainedTokenizerFast"
+
+
+def _check_japanese(settings: Mapping[str, object]) -> None:
+    mecab = settings.get("mecab_kwargs") or {}
+    if isinstance(mecab, dict) and {key for key, value in mecab.items() if value} <= _MECAB:
+        mecab = mecab.get("mecab_dic", "unidic_lite")
+    for key, values in _JAPANESE_SETTINGS.items():
+        if {**settings, "mecab_kwargs": mecab}.get(key, values[0]) not in values:
+            raise AuditError(
+                "This {key} is not supported.",
+                do="Supported: {values}.",
+                key=key,
+                values=", ".join(values),
+            )
+
+
+def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
+    """Return the token of each id in one file of a tokenizer."""
+    if file.endswith(".txt"):
+        # Counted in the bytes: as objects they would be a hundred times as large.
+        refuse_more(data.count(b"\n"), than=MAX_VOCABULARY)
+        with refuse_errors(AuditError("The vocabulary is not UTF-8 text.")):
+            text = data.decode("utf-8").removesuffix("\n")
+        lines = text.split("\n") if text and file == "vocab.txt" else []
+        return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
+    if file in _LEGACY_FILES:
+        raw = _parse_settings(data)
+        refuse_large_tokens(_list_texts(raw))
+        return _invert_vocabulary(raw) if file == "added_tokens.json" else {}
+    return _invert_vocabulary(parse_json(data, place=""))
+
+
+def _invert_vocabulary(vocab: object) -> dict[int, str]:
+    tokens: Any = vocab if isinstance(vocab, dict) else {"": None}
+    ids: dict[int, str] = {i: token for token, i in tokens.items() if type(i) is int and i >= 0}
+    if len(ids) < len(tokens):
+        raise AuditError("The vocabulary does not give each token its own number.")
+    return ids
+
+
+def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
+    """Return the token of each id in tokenizer.json, after checking that all parts are harmless."""
+    added_tokens = raw.get("added_tokens") or []
+    _refuse_many_added(added_tokens)
+    refuse_unknown_parts(raw)
+    refuse_large_tokens(token["content"] for token in added_tokens)
+    model = raw.get("model") or {}
+    # Files from before 2021 have no type: only byte-pair models have merges.
+    model_type = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
+    if model_type not in TOKENIZER_CLASSES[kind][1] or model.get("dropout"):
+        raise AuditError(
+            "The tokenizer's model is not the one of a {kind}, or splits words at random "
+            "(dropout).",
+            do="Check tokenizer_class in tokenizer_config.json.",
+            kind=kind,
+        )
+    return _invert_vocabulary(model.get("vocab")) | {
+        int(token["id"]): token["content"] for token in added_tokens
+    }
