@@ -175,6 +175,7 @@ def few_surnames(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("last", [0.0, 4.0])
 @pytest.mark.parametrize("n_surnames", [1, 3])
 def test_surnames_that_members_share_do_not_make_a_leak(n_surnames, last):

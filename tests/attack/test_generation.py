@@ -156,6 +156,7 @@ def test_documents_of_a_real_model_equal_a_loop_over_documents(tmp_path):
     assert (shard.part_mass.sum(axis=0) > 0).sum() > 100
 
 
+@pytest.mark.long
 def test_the_fast_pass_generates_the_documents_of_the_plain_one(tmp_path):
     loaded = load_model(make_bert(tmp_path / "bert", scale=0.2, hidden_size=64, n_layers=3))
     ids = loaded.tokenizer.convert_tokens_to_ids

@@ -122,6 +122,7 @@ def test_a_rich_list_has_the_whole_judgement_that_it_had(scenario: int) -> None:
 # --- planted and null tables ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
     names = listed()

@@ -169,6 +169,7 @@ def parts_at(names: Candidates) -> tuple[dict[PartAt, int], list[tuple[str, str]
     return columns, example, of_name
 
 
+@pytest.mark.long
 def test_scores_by_part_and_the_error_of_the_fixed_one_are_the_slow_references(
     report: AuditReport, folders: dict[str, Path]
 ) -> None:

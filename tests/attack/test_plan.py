@@ -35,6 +35,7 @@ def request_of(models: Models, scenario: int, n: int) -> AuditRequest:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_a_plan_knows_the_run_before_and_after_it(
     models: Models, tmp_path: Path, scenario: int
@@ -48,6 +49,7 @@ def test_a_plan_knows_the_run_before_and_after_it(
         assert not make_plan(request.with_(seed=5)).is_answered(store)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_last(
     models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: int
@@ -72,6 +74,7 @@ def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_la
     assert warm_seconds == pytest.approx(took, rel=0.5, abs=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("max_rows", "expected"), [(10**6, 60), (1100, 42), (519, 0), (520, 20), (0, 0)]
 )

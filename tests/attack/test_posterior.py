@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Callable[..., Path], tuple[Passage, ...], tuple[Name, ...
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", CASES)
 def test_evidence_of_every_part_and_name_equals_the_slow_reference(
     kind: str, tmp_path: Path
@@ -163,6 +164,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_bert(tmp_path_factory.mktemp("model") / "m", seed=1, dropout=0.3, scale=0.3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", SHARDS)
 def test_equal_weights_give_equal_bytes_whatever_torchs_global_state_and_the_order(
     folder: Path, tmp_path: Path, kind: str
@@ -179,6 +181,7 @@ def test_equal_weights_give_equal_bytes_whatever_torchs_global_state_and_the_ord
     assert quiet[0].sum_p.tobytes() != quiet[1].sum_p.tobytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_plain", [True, False])
 @pytest.mark.parametrize(
     ("kind", "micro_batch"), [("inputs", 1), ("inputs", 4), ("chain inputs", 1)]
@@ -203,6 +206,7 @@ def test_no_two_inputs_share_their_masks(
     assert len(inputs) == 2 * 30 * 3 == len(set(inputs))
 
 
+@pytest.mark.long
 def test_the_mean_with_dropout_is_the_references(folder: Path) -> None:
     passage, name = PASSAGES[1], NAMES[2]
     task = task_of(folder, (passage,), (name,), micro_batch=32)
@@ -234,6 +238,7 @@ def test_ticks_count_the_rows_of_every_pass(folder: Path, is_dropout_on: bool) -
 # --- the vocabulary ---
 
 
+@pytest.mark.long
 def test_what_is_kept_of_the_vocabulary_does_not_depend_on_the_list(folder: Path) -> None:
     lists = (NAMES[:2], NAMES, (*NAMES[2:], NAMES[0]))
     tasks = [task_of(folder, PASSAGES, names, micro_batch=4) for names in lists]

@@ -22,6 +22,8 @@ from cache.store import Store
 from tests.one_thread import one_thread
 from tests.small_audit import answer, finished, models, request_of, shard_kinds, small
 
+pytestmark = pytest.mark.long
+
 __all__ = ["finished", "models", "one_thread", "shard_kinds", "small"]
 QUIET = Contact(listen=lambda _: None, should_stop=lambda: False, say=lambda _: None)
 SCENARIOS = pytest.mark.parametrize("scenario", [1, 2])
@@ -38,7 +40,6 @@ def ranked(request, directory: Path) -> Ranking:
         return rank_names(request, store=store, contact=QUIET)
 
 
-@pytest.mark.long
 @SCENARIOS
 def test_one_run_serves_another_list_without_a_pass_and_ranks_it_as_its_own_audit_does(
     models, finished, tmp_path, shard_kinds, scenario

@@ -27,6 +27,8 @@ from cache.store import Store
 from tests.one_thread import one_thread
 from tests.small_audit import answer, finished, models, request_of, small
 
+pytestmark = pytest.mark.long
+
 __all__ = ["finished", "models", "one_thread", "small"]
 SCENARIOS = pytest.mark.parametrize("scenario", [1, 2])
 OF_RULE_1 = {

@@ -81,6 +81,7 @@ def test_the_same_question_is_answered_without_loading_a_model(
     assert files_of(report, tmp_path / "a") == files_of(again, tmp_path / "b")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_a_damaged_shard_is_made_again_to_the_same_bytes(
     models, finished, tmp_path, shard_kinds, scenario
@@ -109,6 +110,7 @@ def test_a_damaged_shard_is_made_again_to_the_same_bytes(
     assert content(tmp_path) == first_content
 
 
+@pytest.mark.long
 def test_a_report_of_another_version_is_made_again_from_its_evidence(models, tmp_path, shard_kinds):
     first = answer(request_of(models, 1), tmp_path)
     shard_kinds.clear()
@@ -146,6 +148,7 @@ def fast_clock(monkeypatch) -> None:
 # --- progress and stopping ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scenario", "changes"),
     [
@@ -169,6 +172,7 @@ def test_shares_rise_to_one(models, tmp_path, fast_clock, scenario, changes):
     assert len(phases) == 2 + 2 * (1 + ("n_chain_inputs" in changes))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 @pytest.mark.parametrize("stop_by", ["should_stop", "SIGINT"])
 def test_a_stopped_run_keeps_its_finished_shards(

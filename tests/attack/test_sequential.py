@@ -26,6 +26,8 @@ from tests.attack.planted_table import own_parts
 from tests.one_thread import one_thread
 from tests.small_audit import answer, models, request_of, same_answer, shard_kinds, small
 
+pytestmark = pytest.mark.long
+
 __all__ = ["models", "one_thread", "shard_kinds", "small"]
 
 N_MEMBERS, N_CONTROLS, N_REFERENCE = 20, 10, 400

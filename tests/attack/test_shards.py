@@ -23,6 +23,8 @@ from cache.store import Store
 from tests.one_thread import one_thread
 from tests.small_audit import answer, content, finished, models, request_of, shard_kinds, small
 
+pytestmark = pytest.mark.long
+
 __all__ = ["finished", "models", "one_thread", "shard_kinds", "small"]
 
 
@@ -51,7 +53,6 @@ def order(models, tmp_path) -> Path:
 # --- jobs that do not talk to each other ---
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("scenario", [1, 2])
 def test_parts_that_are_merged_are_the_run_in_one_place(
     models, finished, tmp_path, shard_kinds, scenario
@@ -71,7 +72,6 @@ def test_parts_that_are_merged_are_the_run_in_one_place(
         assert shards.write_order(request, path, store=store).keys == ()
 
 
-@pytest.mark.long
 def test_the_commands_do_the_same(models, tmp_path, shard_kinds, capsys, monkeypatch):
     listed, names, order = request_of(models, 1).candidates, tmp_path / "names.csv", tmp_path / "o"
     rows = zip(listed.first, listed.last, listed.is_member, strict=True)

@@ -147,6 +147,7 @@ def texts() -> Iterator[tuple[Path, str]]:
         yield path, "\n".join(docstrings(tree))
 
 
+@pytest.mark.long
 def test_what_stands_in_backquotes_exists() -> None:
     missing = {
         path.as_posix(): names

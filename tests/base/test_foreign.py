@@ -121,6 +121,7 @@ LARGE: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", LARGE)
 def test_a_large_model_folder_is_refused_early(kind, copy):
     LARGE[kind](copy)
@@ -255,6 +256,7 @@ def test_a_table_of_numbers_that_no_float_holds_is_read_as_text(tmp_path):
     assert len(found) == 4
 
 
+@pytest.mark.long
 def test_a_damaged_parquet_file_is_read_or_refused(tmp_path):
     from audit.notes.read import open_notes
 

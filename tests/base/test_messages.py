@@ -77,6 +77,7 @@ def is_shown(text: str) -> bool:
     return bool(re.search("[a-z]", words)) and not re.fullmatch(r"--[a-z-]+|\.streamlit/.*", text)
 
 
+@pytest.mark.long
 def test_every_sentence_has_a_translation_and_none_is_put_together_in_the_source():
     n_found, missing, glued = 0, [], []
     for path, tree in modules():
@@ -96,6 +97,7 @@ def test_every_sentence_has_a_translation_and_none_is_put_together_in_the_source
     assert glued == []
 
 
+@pytest.mark.long
 def test_every_translation_has_a_sentence():
     texts = {
         node.value

@@ -84,6 +84,7 @@ def test_nan_scores_are_left_out_and_counted_and_columns_must_fit():
         auc([1, 2, 3], [1, 0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("digits", [0, 1, 9])  # many names of one score, some, none
 @pytest.mark.parametrize("fpr", [0.02, 0.1, 0.5])
 def test_bootstrap_equals_a_plain_loop_over_drawn_names(digits, fpr):

@@ -85,12 +85,14 @@ def room_breaches(module: str, imports: set[str]) -> list[str]:
     ]
 
 
+@pytest.mark.long
 def test_the_engine_never_imports_streamlit():
     for path in python_files("audit", "cache"):
         tops = {name.partition(".")[0] for name in imports_of(source(path))}
         assert "streamlit" not in tops, path
 
 
+@pytest.mark.long
 def test_rooms_import_one_way():
     breaches = set()
     for path in source_files():
@@ -112,6 +114,7 @@ def test_an_import_against_the_order_alone_is_seen(module, text, n):
     assert len(room_breaches(module, imports_of(text))) == n
 
 
+@pytest.mark.long
 def test_what_pages_import_needs_no_torch():
     names = set[str]()
     for path in python_files("app.py", "pages"):

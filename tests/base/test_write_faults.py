@@ -10,6 +10,7 @@ from tests.base.write_faults import run_with_faults
 from tests.repository import many
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler for the failing disk")
 @pytest.mark.parametrize(("what", "n"), [("store", 15), ("damaged", 15), ("table", 30)])
 def test_a_fault_at_any_write_costs_only_what_was_being_written(tmp_path, what, n):

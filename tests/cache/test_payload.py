@@ -121,6 +121,7 @@ def test_an_array_with_another_header_is_refused(old, new):
             decode(archive_of(bad))
 
 
+@pytest.mark.long
 def test_threads_read_arrays_at_once():
     # numpy's own reader of headers fails where other threads go on while it parses, as they do
     # when a collection closes the database of a page that was drawn.

@@ -163,6 +163,7 @@ def mutate(directory: Path, rng: random.Random) -> None:
         path.write_bytes(data)
 
 
+@pytest.mark.long
 def test_mutated_stores_serve_no_wrong_value(tmp_path, quick_disk):
     n_values, n_stores = 8, many(60)
     template = Store(tmp_path / "template")

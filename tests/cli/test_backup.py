@@ -202,6 +202,7 @@ def test_what_is_no_backup_changes_nothing(data, tmp_path, monkeypatch, run):
     assert {path.name for path in tmp_path.iterdir()} == {"home", "all.tar"}
 
 
+@pytest.mark.long
 def test_a_bit_that_flips_or_an_end_that_is_missing_is_found_before_anything_changes(
     home, tmp_path, monkeypatch, run
 ):
@@ -249,6 +250,7 @@ cli.main(["restore", sys.argv[3], "--force"])
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("place", "n", "is_new"),
     [

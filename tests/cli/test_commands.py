@@ -75,6 +75,7 @@ def names_of(out: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO((out / "names.csv").read_text(encoding="utf-8"))))
 
 
+@pytest.mark.long
 def test_scenario_2_is_a_job_that_writes_files_and_is_kept(pair, tmp_path, capsys):
     first_folder, second_folder = tmp_path / "one", tmp_path / "two"
     result, _ = call_json(capsys, *masked(pair, out=first_folder))
@@ -151,6 +152,7 @@ def test_names_and_passages_in_other_forms_ask_the_same(pair, tmp_path, capsys):
     assert (code, out) == (2, "") and "names: The archive is damaged" in err
 
 
+@pytest.mark.long
 def test_the_source_of_controls_is_stated_and_a_kept_audit_is_judged_again(pair, tmp_path, capsys):
     plain, _ = call_json(capsys, *masked(pair))
     stated, _ = call_json(capsys, *masked(pair, control_source="invented"))
@@ -244,6 +246,7 @@ def test_guessed_kinds_of_controls_are_said_and_rows_are_those_of_the_file(pair,
     ]
 
 
+@pytest.mark.long
 def test_a_list_in_capitals_with_titles_is_rewritten_and_twins_are_left_out_or_refused(
     pair, tmp_path, capsys
 ):
@@ -266,6 +269,7 @@ def test_a_list_in_capitals_with_titles_is_rewritten_and_twins_are_left_out_or_r
     assert "MÁRY" not in err and "Máry" not in err
 
 
+@pytest.mark.long
 def test_controls_can_be_drawn(pair, tmp_path, capsys):
     (tmp_path / "names.csv").write_text("name,is_member\nMary Smith,1\nJohn Brown,1\n")
     call_json(capsys, *masked(pair, out=tmp_path / "out", draw_controls=4))
@@ -388,6 +392,7 @@ def shards() -> set[str]:
         return set(store.keys("shard/"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make_words", [masked, generated])
 def test_only_the_references_own_evidence_is_made(pair, reference, tmp_path, capsys, make_words):
     call_json(capsys, *make_words(pair))

@@ -115,6 +115,7 @@ def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_p
     assert "Of copies that are exact alone" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_taggers_are_compared_on_one_gold(tmp_path, gold, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules").mkdir()  # a folder called as a tagger is does not hide it

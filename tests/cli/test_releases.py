@@ -115,6 +115,7 @@ def test_each_release_has_a_key_of_its_own_that_stands_in_no_file_but_its_own(
         assert not [form for form in written_forms(key) for text in readable if form in text]
 
 
+@pytest.mark.long
 def test_a_stopped_run_keeps_its_key_and_the_next_release_into_the_folder_has_another(
     home, run, tag, tmp_path, monkeypatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_a_stopped_run_with_a_shared_key_does_not_hand_it_to_one_without(
     assert texts != first and not list_releases(run)[0]["linked"]
 
 
+@pytest.mark.long
 def test_one_key_for_two_releases_on_request_alone_and_the_list_says_so(home, run, tag) -> None:
     _, texts = tag("one")
     (row,) = list_releases(run)

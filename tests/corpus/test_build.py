@@ -150,6 +150,7 @@ def test_every_byte_is_what_it_was_and_the_truth_stands_where_it_says(
         assert refused[0]["what"]["text"] == "The row has 4 cells where the header has 11."
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", GOLDEN)
 def test_no_byte_depends_on_where_batches_of_notes_begin(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +159,7 @@ def test_no_byte_depends_on_where_batches_of_notes_begin(
     assert digests(built(what, tmp_path)) == GOLDEN[what]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["example", "register", "japanese register"])
 def test_several_processes_make_the_same_bytes(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -166,6 +168,7 @@ def test_several_processes_make_the_same_bytes(
     assert digests(built(what, tmp_path, workers=2)) == GOLDEN[what]
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_a_corpus_that_was_stopped_while_processes_made_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +315,7 @@ def test_the_single_token_rule_leaves_names_out(tmp_path: Path, notes: Path) -> 
         assert set(name.lower().split()) <= set(words)
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_a_corpus_that_was_stopped_or_refused(
     notes: Path, tmp_path: Path
 ) -> None:

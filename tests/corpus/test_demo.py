@@ -108,6 +108,7 @@ def test_the_recipe_makes_what_is_shipped_and_models(
     assert {name for name, _ in reports} == {"general", "hospital"} | models & {"null"}
 
 
+@pytest.mark.long
 def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_path: Path) -> None:
     request = DemoTask(n_inputs=100).request(2, language="ja")
     with Store(tmp_path) as store:

@@ -98,6 +98,7 @@ def test_held_out_notes_are_in_neither_corpus_and_are_what_they_would_be(
     assert read_examination(corpus.path).n_notes == corpus.n_notes == len(private) - len(held_out)
 
 
+@pytest.mark.long
 def test_who_is_held_out_is_drawn_by_the_seed_alone(
     notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_what_makes_another_question() -> None:
             order(golds, **wrong).question()
 
 
+@pytest.mark.long
 def test_the_example_comes_with_the_tool() -> None:
     content = answered(order((), gold=Source(kind="example", ref="ja"), n_replicates=2))
     assert content["tagger"] == {"name": RULES, "digest": RuleTagger().digest}

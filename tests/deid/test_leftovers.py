@@ -112,6 +112,7 @@ def by_patient(sets: list[set[str]]) -> list[set[Leftover]]:
     return [{WORDS[word] for word in words} for words in pairs]
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(SETS, st.integers(2, 5))
 def test_the_smallest_combinations_of_one_patient_alone_are_just_those(

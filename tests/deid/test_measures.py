@@ -141,6 +141,7 @@ def test_a_summary_against_plain_counts(notes, matcher, randomly):
     assert again == summary
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(NOTES)
 def test_coverage_against_sets_of_characters(notes):

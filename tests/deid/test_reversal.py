@@ -239,6 +239,7 @@ def test_two_releases_of_the_same_notes_have_nothing_in_common_but_what_is_kept(
     assert len(weeks) >= 175 and max(weeks.values()) <= 31
 
 
+@pytest.mark.long
 def test_of_numbers_and_ages_only_what_is_told_stays() -> None:
     pairs = keyed_pairs()
     n = n_same = 0

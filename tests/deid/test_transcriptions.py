@@ -18,6 +18,7 @@ NOTES = Path(__file__).parents[2].parent / "shared" / "data" / "mtsamples.jsonl"
 JUDGED = json.loads((Path(__file__).parent / "transcriptions.json").read_text("utf-8"))["notes"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not NOTES.exists(), reason="the transcriptions are not here")
 def test_at_most_a_third_of_what_is_taken_out_of_real_transcriptions_is_harmless() -> None:
     rows = (json.loads(line) for line in NOTES.read_text("utf-8").splitlines())

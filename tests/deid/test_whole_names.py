@@ -336,6 +336,7 @@ def test_voicing_marks_apart_change_no_find(tagger: str) -> None:
         assert list_differing_texts(tagger, plain, [text.translate(table) for text in apart]) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("has_register", [True, False])
 def test_what_is_not_shown_hides_no_name_from_a_register(
     has_register: bool, tmp_path: Path

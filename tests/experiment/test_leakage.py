@@ -50,6 +50,8 @@ from tests.deid.make_scores import quiet
 from tests.experiment.tiny_leakage import demo_notes, tiny_notes, tiny_tables
 from tests.one_thread import one_thread
 
+pytestmark = pytest.mark.long
+
 __all__ = ["one_thread"]
 FOLDER = Path(__file__).parents[1] / "golden"
 
@@ -371,7 +373,6 @@ def experiment(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(folder, result, tuple(reports), tuple(sentences))
 
 
-@pytest.mark.long
 def test_every_arm_is_trained_on_its_notes_and_audited_alike(experiment: Done) -> None:
     arms = {arm.code: arm for arm in experiment.result.arms}
     assert list(arms) == ["raw", "perfect", "tagger two", "mentions 50 %"]

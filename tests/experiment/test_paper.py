@@ -48,6 +48,8 @@ from tests.attack.planted_table import given_attack
 from tests.one_thread import one_thread
 from tests.pages.make_reports import bare_report
 
+pytestmark = pytest.mark.long
+
 __all__ = ["one_thread"]
 FOLDER = Path(__file__).parents[1] / "golden"
 PUBLISHED = json.loads((FOLDER / "kart_tables.json").read_text(encoding="utf-8"))
@@ -294,7 +296,6 @@ def experiment(small: None, tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(order, folder, result, tuple(reports), tuple(sentences))
 
 
-@pytest.mark.long
 def test_the_whole_experiment_finds_what_was_trained(experiment: Done) -> None:
     result, out = tables_json(experiment.result), experiment.folder / "out"
     assert [(row["epochs"], row["attack"]) for row in result["found"]] == [
@@ -335,7 +336,6 @@ def test_the_whole_experiment_finds_what_was_trained(experiment: Done) -> None:
     ]
 
 
-@pytest.mark.long
 def test_stopped_it_goes_on_and_asked_again_nothing_is_made_twice(
     experiment: Done, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

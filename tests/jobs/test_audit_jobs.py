@@ -44,6 +44,7 @@ def test_a_worker_answers_as_run_audit_does(usual_home, request_2, tmp_path, mon
     assert service.submit("audit", request=request_2) == service.job(job.job_id)
 
 
+@pytest.mark.long
 def test_what_a_command_answered_needs_no_job(usual_home, request_2):
     with Store(results_dir()) as store:
         report = run_audit(request_2, store=store)

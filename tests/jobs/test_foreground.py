@@ -167,6 +167,7 @@ def command_process(path: Path) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_waiting", [True, False])
 def test_a_killed_command_is_interrupted_and_can_be_resumed(home, tmp_path, is_waiting):
     (tmp_path / "hold").touch()

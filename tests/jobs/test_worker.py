@@ -78,6 +78,7 @@ def test_a_job_gives_way_to_pages_and_its_worker_does_not(
         until(lambda: session.read_text().endswith(f"nice {niceness}\n"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["count", "deaf"])
 def test_a_running_job_is_cancelled_within_a_second(home, tmp_path, kind):
     job = service.ask(question(kind, path=str(tmp_path / "a"), n=3, is_held=True))
@@ -90,6 +91,7 @@ def test_a_running_job_is_cancelled_within_a_second(home, tmp_path, kind):
     assert service.can_resume(cancelled)
 
 
+@pytest.mark.long
 def test_what_was_cancelled_goes_on_where_it_stopped(home, tmp_path):
     path = tmp_path / "a"
     path.write_text("0 0\n1 0\n")
@@ -104,6 +106,7 @@ def test_what_was_cancelled_goes_on_where_it_stopped(home, tmp_path):
     assert service.resume(ended_job.job_id).state == "done"
 
 
+@pytest.mark.long
 def test_a_killed_worker_leaves_its_job_running_and_the_next_one_waits(home, tmp_path):
     first = start_held_job(tmp_path / "a", digest="a")
     kill(processes("worker")[0])
@@ -120,6 +123,7 @@ def test_a_killed_worker_leaves_its_job_running_and_the_next_one_waits(home, tmp
     assert len(processes("child")) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_to_stop", [False, True])
 def test_worker_and_child_killed_together_are_made_good(home, tmp_path, is_to_stop):
     job = start_held_job(tmp_path / "a")
@@ -150,6 +154,7 @@ def test_jobs_that_die_are_refused_or_go_wrong_are_told_in_plain_words(home):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes()
 
 
+@pytest.mark.long
 def test_starting_a_worker_leaves_no_child_behind(home, tmp_path):
     asking = f"""
 import os, sys
@@ -185,6 +190,7 @@ def test_many_questions_at_once_from_many_threads_give_one_job(home, tmp_path):
     until_state(jobs[0], "cancelled")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who_lives", ["server", "other worker"])
 def test_a_job_asked_for_while_a_worker_dies_is_started_all_the_same(home, tmp_path, who_lives):
     dying = worker_lock("cpu")
@@ -218,6 +224,7 @@ def busy_table(seconds: float) -> threading.Thread:
     return thread
 
 
+@pytest.mark.long
 def test_no_trouble_of_its_own_ends_a_worker(home, tmp_path, monkeypatch):
     order = {"path": str(tmp_path / "a"), "n": 3}
     job = table.insert(Question("count", "", 1, "cpu", "q", (), order))
@@ -253,6 +260,7 @@ def test_no_trouble_of_its_own_ends_a_worker(home, tmp_path, monkeypatch):
     assert SECRET not in stderr.getvalue()
 
 
+@pytest.mark.long
 def test_short_work_runs_beside_what_takes_hours(home, tmp_path):
     long = service.ask(counting(tmp_path / "a", digest="a", is_held=True))
     until_state(long, "running")

@@ -62,6 +62,7 @@ def end() -> None:
     os._exit(0)
 
 
+@pytest.mark.long
 def test_an_answer_comes_from_another_process() -> None:
     assert call_limited(doubled, 21, place="") == 42
     path, process = call_limited(leave_a_file, place="")
@@ -83,6 +84,7 @@ def test_what_grows_is_refused() -> None:
         call_limited(grow, place="here", n_bytes=500_000_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [12, 18, 40])
 def test_the_library_itself_cannot_outgrow_its_limits(n: int) -> None:
     state = json.dumps(sequence("normalizer", [replacement({"String": "a"}, "aa")] * n))
@@ -107,6 +109,7 @@ def test_a_mistake_of_the_program_names_its_places_alone() -> None:
     assert "Jane" not in str(mistake.value) and "test_limited" in str(mistake.value)
 
 
+@pytest.mark.long
 def test_a_nursery_that_was_ended_is_started_again() -> None:
     assert call_limited(doubled, 1, place="") == 2
     process = limited._NURSERY._process

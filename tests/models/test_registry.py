@@ -153,6 +153,7 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path, monkeypatch):
         look_up_digest(tmp_path / "gone")
 
 
+@pytest.mark.long
 def test_comparing_spelling_and_drawing_build_no_tokenizer_here():
     script = (
         "import sys\n"

@@ -450,6 +450,7 @@ def test_ill_matched_lists_are_called_so_and_drawn_ones_are_not() -> None:
             assert max(abs(float(str(first))), abs(float(str(last)))) < (0.15 if n == 100 else 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_the_shipped_lists_are_matched_and_in_none_of_the_demos_notes(language: str) -> None:
     names = read_names((DEMO_HOSPITAL / language / "names.csv").read_bytes()).candidates

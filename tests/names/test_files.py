@@ -234,6 +234,7 @@ def test_a_row_that_claims_to_be_the_last_is_refused_early() -> None:
     assert "too many rows, columns or cells" in refused(far)
 
 
+@pytest.mark.long
 def test_a_bomb_is_refused_whether_it_says_its_size_or_not() -> None:
     zeros = changed(SMALL, lambda text: text + " " * 300_000_000)
     assert len(zeros) < 1_000_000

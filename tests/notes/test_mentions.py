@@ -212,6 +212,7 @@ def prose(n: int) -> Iterator[tuple[str, str, str]]:
         yield text, *((first, last) if number % 4 else ("", ""))
 
 
+@pytest.mark.long
 def test_recall_and_precision_on_held_out_prose() -> None:
     n_found = n_exact = n_wrong = 0
     for text, first, last in prose(1500):
@@ -240,6 +241,7 @@ def english_name(faker: Faker) -> str:
     return f"{faker.first_name()} {faker.last_name()}"
 
 
+@pytest.mark.long
 @needs_data
 @pytest.mark.parametrize(
     ("file", "subject", "locale", "name", "at_least", "share", "most_without"),

@@ -195,6 +195,7 @@ def test_what_is_no_table_of_notes_is_refused(tmp_path: Path) -> None:
         assert str(refused.value) == message
 
 
+@pytest.mark.long
 def test_a_gzip_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("audit.notes.read._RATIO_SLACK_CHARS", 1 << 20)
     path = tmp_path / "n.csv.gz"

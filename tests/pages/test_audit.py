@@ -66,6 +66,7 @@ def read_kept_list(home: Path) -> Any:
         return load_names(all_names(store)[0].code, store=store)
 
 
+@pytest.mark.long
 def test_an_empty_page_says_what_each_step_wants() -> None:
     app = open_page("audit")
     page_text = texts(app)
@@ -87,6 +88,7 @@ def test_folders_that_are_empty_or_gone_are_called_so(
     assert "No folder of models is registered" not in page_text
 
 
+@pytest.mark.long
 def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +127,7 @@ NA,None,0
 )
 
 
+@pytest.mark.long
 def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
     app = upload(open_page("audit", **PAIR), HARD.encode("utf-8-sig"))
     assert "Read as UTF-8 with BOM." in texts(app)
@@ -146,6 +149,7 @@ def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
     assert "keep_names" not in keys(app)
 
 
+@pytest.mark.long
 def test_a_list_shows_how_many_notes_name_somebody_else(home: Path) -> None:
     header = (
         "first_name,last_name,is_member,control_source,control_kind,n_others_first,n_others_last"
@@ -168,6 +172,7 @@ def test_a_list_shows_how_many_notes_name_somebody_else(home: Path) -> None:
     assert not [name for name in plain.dataframe[0].value if "somebody else" in name]
 
 
+@pytest.mark.long
 def test_remarks_and_refusals_are_told_by_row() -> None:
     app = upload(open_page("audit", **ALL), (HEADER + "Anna,Smith,1\n\nAnna,Smith,1\n").encode())
     assert "The name is that of row 2; left out." in texts(app)
@@ -178,6 +183,7 @@ def test_remarks_and_refusals_are_told_by_row() -> None:
     assert not keys(app) & {"keep_names", "start"}  # nor is the list that was chosen before asked
 
 
+@pytest.mark.long
 def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) -> None:
     guessed = (HEADER + "Anna,Smith,1\nBert,Smith,0\nUdo,Zorn,0\n").encode()
     app = upload(open_page("audit", **PAIR), guessed)
@@ -188,6 +194,7 @@ def test_a_guessed_kind_of_control_is_said_and_kept_with_the_list(home: Path) ->
     assert read_kept_list(home).candidates.is_kind_guessed == (False, True, True)
 
 
+@pytest.mark.long
 def test_a_file_and_drawn_controls_become_a_list(home: Path) -> None:
     app = open_page("audit", **PAIR)
     app.number_input(key="names_draw_easy_0").set_value(5).run()
@@ -237,6 +244,7 @@ def test_passages_are_checked_shown_escaped_and_kept(home: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_what_is_left_out_of_names_and_of_passages_is_told_on_one_page() -> None:
     app = upload(open_page("audit", **PAIR), (HEADER + "Bo,Ek,1\nBo,Ek,1\n").encode())
     data = b'{"text": "[NAME] came."}\n{"text": "nothing here"}\n'
@@ -245,6 +253,7 @@ def test_what_is_left_out_of_names_and_of_passages_is_told_on_one_page() -> None
     assert "The text has no place for a full name; left out." in page_text
 
 
+@pytest.mark.long
 def test_the_plan_is_that_of_the_question_which_start_hands_over(
     submitted_questions: list[Question],
 ) -> None:
@@ -276,6 +285,7 @@ def source_box(app: AppTest) -> Any:
     return next((box for box in app.radio if (box.key or "").startswith("source_")), None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [None, "invented", "held_out"])
 def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
     home: Path, submitted_questions: list[Question], answer: str | None
@@ -299,6 +309,7 @@ def test_a_list_is_asked_where_its_controls_come_from_and_says_it_from_then_on(
     ) == (answer is not None)
 
 
+@pytest.mark.long
 def test_people_of_the_hospital_are_an_answer_only_where_some_are_listed() -> None:
     app = upload(open_page("audit", **PAIR), b"name\nMary Smith\nAnn Lee\n")
     assert [option[:9] for option in source_box(app).options] == ["The names", "The notes"]
@@ -306,6 +317,7 @@ def test_people_of_the_hospital_are_an_answer_only_where_some_are_listed() -> No
     assert "The names in the notes were made up by this program" in texts(open_page("audit", **ALL))
 
 
+@pytest.mark.long
 def test_own_controls_are_added_to_a_list_without_truth(
     home: Path, submitted_questions: list[Question]
 ) -> None:
@@ -327,6 +339,7 @@ def test_own_controls_are_added_to_a_list_without_truth(
     )
 
 
+@pytest.mark.long
 def test_the_plan_says_how_many_controls_are_needed_beside_how_many_there_are() -> None:
     app = open_page("audit", **ALL)
     named = [
@@ -340,6 +353,7 @@ def test_the_plan_says_how_many_controls_are_needed_beside_how_many_there_are() 
     assert "It cannot conclude that none is found" in plan_of(app)
 
 
+@pytest.mark.long
 def test_a_sibling_is_chosen_among_audits_that_asked_the_same(
     submitted_questions: list[Question],
 ) -> None:
@@ -366,6 +380,7 @@ def test_a_sibling_is_chosen_among_audits_that_asked_the_same(
     assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
 
 
+@pytest.mark.long
 def test_a_change_of_settings_plans_anew(home: Path, submitted_questions: list[Question]) -> None:
     quick = plan_of(open_page("audit", **ALL))
     app = open_page("audit", **ALL, preset="paper")
@@ -380,6 +395,7 @@ def test_a_change_of_settings_plans_anew(home: Path, submitted_questions: list[Q
     assert (request.posterior, request.device) == (PosteriorSettings(micro_batch=8), "cpu")
 
 
+@pytest.mark.long
 def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
     submitted_questions: list[Question],
 ) -> None:
@@ -396,6 +412,7 @@ def test_settings_that_no_run_can_have_say_why_and_lose_nothing(
     )
 
 
+@pytest.mark.long
 def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) -> None:
     task = AuditTask(request=demo.DemoTask().request(2))
     job = service.ask(task.question())
@@ -412,6 +429,7 @@ def test_an_audit_that_is_kept_is_opened_and_one_that_runs_is_shown(home: Path) 
     assert "open_answer" in keys(app)
 
 
+@pytest.mark.long
 def test_the_same_again_asks_for_the_new_model_alone(
     home: Path, submitted_questions: list[Question]
 ) -> None:
@@ -436,6 +454,7 @@ def test_the_same_again_asks_for_the_new_model_alone(
     assert "names no audit" not in texts(open_page("audit", like="c" * 12))
 
 
+@pytest.mark.long
 def test_the_same_again_says_what_is_not_here_any_more(home: Path) -> None:
     keep(make_report(1))
     with Store(home) as store:

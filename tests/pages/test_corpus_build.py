@@ -47,6 +47,7 @@ def test_without_folders_the_example_is_one_click_away() -> None:
     assert app.button(key="corpus_build").label == "Build the corpus"
 
 
+@pytest.mark.long
 def test_a_link_names_a_file_by_a_code_and_columns_that_are_not_clear_are_asked_for(
     folder: Path,
 ) -> None:
@@ -120,6 +121,7 @@ def test_the_button_asks_for_a_job_with_the_settings_and_shows_it() -> None:
     assert ran == [{"kind": "corpus", "job": job.job_id, "device": "cpu", "seed": 11}]
 
 
+@pytest.mark.long
 def test_people_are_held_out_by_their_number_or_as_a_share() -> None:
     def ordered(app: AppTest) -> object:
         press(app, "corpus_build")
@@ -141,6 +143,7 @@ def test_people_are_held_out_by_their_number_or_as_a_share() -> None:
     assert ordered(app) == "15%"
 
 
+@pytest.mark.long
 def test_a_job_that_is_done_leads_to_its_corpus_and_what_failed_says_why(folder: Path) -> None:
     (folder / "bad.csv").write_bytes(b"text\n\xff\xfe\x00broken")
     app = choose_file(open_page("workshop"), EXAMPLE)

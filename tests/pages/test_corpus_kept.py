@@ -86,6 +86,7 @@ def test_list_and_passages_are_chosen_for_the_audit_by_one_button(corpus: KeptCo
     assert texts(app).count('ka-step ka-is-ready"') == 2
 
 
+@pytest.mark.long
 def test_held_out_people_are_counted_and_are_the_usual_controls(corpus_folder: Path) -> None:
     order = CorpusTask(notes=corpus_folder.parent / "notes.csv", seed=2, hold_out="8")
     make_corpus(order, out=CORPORA.place(CORPUS_ID))
@@ -105,6 +106,7 @@ def test_held_out_people_are_counted_and_are_the_usual_controls(corpus_folder: P
     assert "Held-out people" in texts(app)
 
 
+@pytest.mark.long
 def test_files_with_real_names_wait_for_names_to_be_revealed(corpus: KeptCorpus) -> None:
     assert files(open_page("workshop")) == dict.fromkeys(FILES, False)
     # A corpus of identified notes.
@@ -132,6 +134,7 @@ def test_a_link_to_a_corpus_that_is_gone_one_that_is_damaged_and_its_removal(
     assert "No corpus is kept here yet" in texts(app)
 
 
+@pytest.mark.long
 def test_a_corpus_of_notes_without_a_patient_column_says_so(corpus: KeptCorpus) -> None:
     assert "No patient column was found" not in texts(open_page("workshop"))
     path = corpus.path / EXAMINATION

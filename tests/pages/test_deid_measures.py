@@ -110,6 +110,7 @@ def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     assert "Spurious" in texts(app) and "発熱" in texts(app)
 
 
+@pytest.mark.long
 def test_two_scores_of_the_same_gold_are_compared() -> None:
     golds = gold_notes(24)
     first_score = make_score(golds, predicted_notes(golds), title="one")
@@ -124,6 +125,7 @@ def test_two_scores_of_the_same_gold_are_compared() -> None:
     assert page_text.count('class="ka-pair') == 6
 
 
+@pytest.mark.long
 def test_any_number_of_scores_stand_side_by_side() -> None:
     golds = gold_notes(24)
     ids = [

@@ -88,6 +88,7 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
     assert "【氏名】" in released(app)  # it is replaced all the same
 
 
+@pytest.mark.long
 def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     app = paste(open_notes(mode="mask"), NOTE)
     assert "■■■■<small>Identifier</small>" in released(app)

@@ -59,6 +59,7 @@ def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppT
     return app
 
 
+@pytest.mark.long
 def test_an_upload_is_a_job_and_then_a_kept_set() -> None:
     app = upload(open_notes(), notes_file(6))
     app.text_input(key="deidentify_name").input(HOSTILE)
@@ -192,6 +193,7 @@ def test_a_set_is_removed_after_asking_once_more() -> None:
     assert not open_notes(tagged="../../etc/passwd").exception
 
 
+@pytest.mark.long
 def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
     tagged = make_set()
     app = open_notes(tagged=tagged.tagged_id, note="2")
@@ -323,6 +325,7 @@ def test_a_registered_file_may_be_the_register(
     assert order["register_id"].endswith("patients.csv") and order["has_register"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lang", ["en", "ja"])
 def test_a_set_of_before_is_marked_as_reversible_with_what_to_tell_recipients(lang: str) -> None:
     say = words_of(lang)
@@ -345,6 +348,7 @@ def test_a_set_of_before_is_marked_as_reversible_with_what_to_tell_recipients(la
     )
 
 
+@pytest.mark.long
 def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() -> None:
     first = make_set(3, title="Ward <7>", release=Release(mode="surrogate"))
     app = upload(open_notes(mode="surrogate"), notes_file(3))

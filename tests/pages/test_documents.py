@@ -48,6 +48,7 @@ def test_both_models_stand_beside_each_other_masked_and_marked(generated: AuditR
     assert not any(downloads(app).values()) and "documents_jsonl" in downloads(app)
 
 
+@pytest.mark.long
 def test_a_filter_narrows_and_a_link_opens_a_filter_a_page_or_a_name(
     generated: AuditReport,
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_filter_narrows_and_a_link_opens_a_filter_a_page_or_a_name(
     assert parameter(app, "has") == ""
 
 
+@pytest.mark.long
 def test_search_is_literal_passes_over_masked_names_and_stays_out_of_the_address(
     generated: AuditReport,
 ) -> None:
@@ -107,6 +109,7 @@ def test_passages_are_masked_searched_and_paged() -> None:
     assert f"Passage {HOSTILE}".replace("<", "&lt;").partition("&lt;")[0] in revealed
 
 
+@pytest.mark.long
 def test_what_is_not_kept_is_said(home: object) -> None:
     for scenario, sentence in (
         (1, "documents of this audit are not kept"),

@@ -75,6 +75,7 @@ def test_counts_of_a_table_are_numbers_in_its_file(
     assert f",{','.join(map(str, rule.confusion.four))}," in files["measures-rules"].decode()
 
 
+@pytest.mark.long
 def test_the_threshold_comes_from_the_link_and_buttons_move_everything(reports: Reports) -> None:
     app = open_page("measures", tab="threshold", t="100.0")
     assert app.number_input(key="measures_exact").value == 100.0
@@ -119,6 +120,7 @@ def test_the_roc_stands_beside_its_comparisons_and_says_what_it_cannot_resolve(
     assert not app.exception and len(app.get("plotly_chart")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("measure", ["f1", "precision", "recall"])
 def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> None:
     report = reports["generation"]
@@ -145,6 +147,7 @@ def test_rules_are_followed_along_the_attack(reports: Reports, measure: str) -> 
     assert SAY.html("measures_curve_none") in texts(app)
 
 
+@pytest.mark.long
 def test_a_list_without_truth_says_what_is_missing() -> None:
     keep(make_report(2, has_truth=False))
     for tab in ("mentions", "paper", "threshold"):
@@ -159,6 +162,7 @@ def test_a_list_without_truth_says_what_is_missing() -> None:
         assert SAY.html(f"measures_without_{why}") in texts(app)
 
 
+@pytest.mark.long
 def test_each_view_says_the_true_cause_of_its_emptiness(reports: Reports) -> None:
     first_report = reports["generation"]
     app = open_page("measures", audit=first_report.digest[:12], tab="linking")
@@ -290,6 +294,7 @@ def test_references_are_set_beside_the_own_audit() -> None:
     assert newest.digest[:12] not in page_text and stranger.models["general"].name not in page_text
 
 
+@pytest.mark.long
 def test_audits_beside_an_own_one_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     own_report, *reference_reports = make_reference_reports(*map(str, range(MAX_REFERENCES + 1)))
     keep(own_report, *reference_reports)
@@ -302,6 +307,7 @@ def test_audits_beside_an_own_one_are_read_once(monkeypatch: pytest.MonkeyPatch)
     assert not app.exception and not read
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_revealed", [False, True])
 def test_the_log_says_names_in_full_of_those_files_alone_that_hold_names(
     reports: Reports, monkeypatch: pytest.MonkeyPatch, is_revealed: bool

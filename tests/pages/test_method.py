@@ -13,6 +13,7 @@ from pages.ui.state import words_of
 from tests.pages.screen import open_page, texts
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("language", ["en", "ja"])
 def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> None:
     say, page_text = words_of(language), ""

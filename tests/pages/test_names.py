@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from audit.notes.passages import Passage
 from tests.pages.make_reports import (
     MEMBERS,
@@ -11,6 +13,8 @@ from tests.pages.make_reports import (
     make_special_names,
 )
 from tests.pages.screen import HOSTILE, keys, links, open_page, parameter, press, texts, widget
+
+pytestmark = pytest.mark.long
 
 PASSAGES = (
     Passage("Mr. ", ("first", "last"), " ", f" is 50. {HOSTILE}", "a", MEMBERS[0]),

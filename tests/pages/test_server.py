@@ -304,6 +304,7 @@ def test_tables_and_charts_are_imported_before_any_session_and_torch_is_not() ->
     assert process.stdout.strip() == "[] False", process.stderr
 
 
+@pytest.mark.long
 def test_the_demonstration_is_asked_for_beside_the_server_and_made_once(
     home: Path, demo_reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +345,7 @@ def test_a_server_with_few_descriptors_outlives_many_page_loads(
     assert peak < 200
 
 
+@pytest.mark.long
 def test_the_server_raises_its_limit_of_descriptors_as_far_as_it_may(home: Path) -> None:
     words = (
         "import resource as r; from pages.ui.sessions import raise_limit; "

@@ -75,6 +75,7 @@ def test_source_preset_and_settings_go_into_the_order_and_impossible_ones_are_re
     assert (settings["n_steps"], settings["seed"], settings["from_scratch"]) == (3, 7, True)
 
 
+@pytest.mark.long
 def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -> None:
     make_corpus_folder()
     press(open_page("workshop", tab="training", parent=PARENT), "train_start")
@@ -100,6 +101,7 @@ def test_a_training_shows_its_curve_and_what_it_says(parent: Path) -> None:
     assert "Word frequencies alone" in chart.proto.spec
 
 
+@pytest.mark.long
 def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     make_training(parent)
     app = press(open_page("workshop", tab="training", run=RUN), f"train_audit_{RUN}")

@@ -17,6 +17,7 @@ from tests.pages.test_audit import box, read_kept_list, upload
 ROWS = [["PAT_NAME", "is_member"], ["Lee, Ann", True], ["Hill, Bo", False]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
@@ -55,6 +56,7 @@ def test_a_list_is_read_in_every_form_and_kept(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "data", "sentence"),
     [
@@ -70,6 +72,7 @@ def test_a_bad_list_is_refused_in_words(name: str, data: bytes, sentence: str) -
     assert not app.exception and sentence not in texts(app)
 
 
+@pytest.mark.long
 def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_in_it(
     home: Path,
 ) -> None:
@@ -87,6 +90,7 @@ def test_packed_passages_with_a_placeholder_of_ones_own_are_kept_with_the_name_i
     assert [note.row for note in passages.passages.notes] == [4]
 
 
+@pytest.mark.long
 def test_packed_passages_that_are_damaged_or_too_large_are_refused() -> None:
     packed = gzip.compress(b"text\n[NAME] came.\n")
     app = upload(open_page("audit"), packed[:-9], name="p.csv.gz", field="passages")
@@ -99,6 +103,7 @@ def test_packed_passages_that_are_damaged_or_too_large_are_refused() -> None:
     assert "This is FHIR in JSON, not a table." in texts(app)
 
 
+@pytest.mark.long
 def test_own_controls_are_read_in_the_same_forms(home: Path) -> None:
     app = upload(open_page("audit"), workbook(ROWS))
     upload(app, b'{"PAT_NAME": "Ek, Cy"}\n', name="own.jsonl", field="own")

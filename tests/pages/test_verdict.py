@@ -87,6 +87,7 @@ def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
     assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
 
 
+@pytest.mark.long
 def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     reports: Reports,
 ) -> None:
@@ -120,6 +121,7 @@ def test_what_a_verdict_rests_on_stands_under_it_with_what_it_leaves_open(langua
     assert with_percent == [verdict.condition(language)]
 
 
+@pytest.mark.long
 def test_names_worth_a_look_are_shown_where_a_leak_is_found_alone() -> None:
     names = make_names()
     strong, weak = (make_report(2, leak=leak, names=names) for leak in (1.5, 0.0))
@@ -142,6 +144,7 @@ def test_a_verdict_of_an_older_rule_says_so() -> None:
     assert SAY.text("older_rule", rule=1) in page_text and SAY.text("bounds") not in page_text
 
 
+@pytest.mark.long
 def test_an_audit_is_judged_again_with_another_source_and_its_new_report_is_opened() -> None:
     report = make_report(2)
     keep(report, inspection=make_inspection(report))
@@ -167,6 +170,7 @@ def test_an_audit_is_judged_again_with_another_source_and_its_new_report_is_open
     assert parameter(app, "audit") == task.question().digest[:12]
 
 
+@pytest.mark.long
 def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over() -> None:
     names = {"general": "general", "hospital": "hospital-40"}
     folder = DEMO_HOSPITAL / "en" / "models"
@@ -183,6 +187,7 @@ def test_a_scenario_that_was_not_run_is_one_click_away_with_all_else_taken_over(
     assert "says nothing about the other" in texts(app)
 
 
+@pytest.mark.long
 def test_names_are_masked_models_escaped_and_without_truth_there_are_no_rates() -> None:
     members = [(HOSTILE, "Wright"), *MEMBERS[1:]]
     keep(make_report(2, hospital=HOSTILE, members=members, notes=[f"{HOSTILE} in a note"]))
@@ -212,6 +217,7 @@ def test_notes_of_a_run_are_japanese_on_the_screen_and_in_the_report() -> None:
 # --- before there is one ---
 
 
+@pytest.mark.long
 def test_the_first_audit_is_followed_and_one_that_failed_says_why() -> None:
     app = open_page()
     assert SAY.text("no_audit") in texts(app)
@@ -271,6 +277,7 @@ def sign_as(app: AppTest, name: str) -> AppTest:
     return press(app, "decision_sign_now")
 
 
+@pytest.mark.long
 def test_a_decision_is_kept_signed_and_on_page_one_of_the_report(reports: Reports) -> None:
     report = reports["masked_lm"]
     assert "Choose one of the four." in texts(press(open_page(), "decision_keep"))
@@ -348,6 +355,7 @@ def test_the_preview_is_the_report_in_its_language_and_every_file_can_be_had(
     assert "12 Glossary" not in preview(app)
 
 
+@pytest.mark.long
 def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,7 @@ def slow_select(name_table: pd.DataFrame, wish: Wish) -> list[int]:
     return sorted((row for row in range(len(name_table)) if fits(row)), key=key)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     chosen=st.fixed_dictionaries(

@@ -263,6 +263,7 @@ def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_ow
     assert find_other_scenario(DEMO, audits=[DEMO, first_audit, demo_audit]) == demo_audit
 
 
+@pytest.mark.long
 def test_a_line_says_what_the_report_says_and_a_family_differs_in_the_general_model() -> None:
     audit_report = make_report(1)
     assert kept_audit(audit_report, demo={audit_report.digest}) == KeptAudit(

@@ -353,6 +353,7 @@ def link(name: str) -> zipfile.ZipInfo:
     return entry
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "entries",
     [

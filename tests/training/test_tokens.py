@@ -112,6 +112,7 @@ def test_a_token_file_by_hand(tmp_path: Path, tokenizer: Any) -> None:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
 
 
+@pytest.mark.long
 def test_every_kind_of_tokenizer_reads_sentences_one_by_one(tmp_path: Path) -> None:
     pytest.importorskip("fugashi")
     japanese = load_model(make_japanese_bert(tmp_path / "ja")).tokenizer

@@ -88,6 +88,7 @@ def test_a_training_from_the_default_keeps_what_the_default_finds(tmp_path: Path
     assert counts_after["harmless"] <= 1.2 * counts_before["harmless"]
 
 
+@pytest.mark.long
 def test_where_nothing_is_better_the_start_is_kept(tmp_path: Path) -> None:
     gold = read_marked_notes("third/ja")[:12]
     no_names = [note.with_spans([]) for note in gold[1:]]  # what is learned is to find nothing
@@ -146,6 +147,7 @@ def test_a_start_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             deid_train("--from", "default", "--gold", gold, *options)
 
 
+@pytest.mark.long
 def test_a_label_that_is_not_known_is_refused_or_mapped(tmp_path: Path) -> None:
     foreign = [
         note.with_spans(
@@ -172,6 +174,7 @@ def test_a_label_that_is_not_known_is_refused_or_mapped(tmp_path: Path) -> None:
     assert report["training"]["n_spans"] == 2 * report["training"]["n_notes"]
 
 
+@pytest.mark.long
 def test_a_training_goes_on_from_one_without_rules_as_without_them(tmp_path: Path) -> None:
     train(tmp_path / "small", settings=quick(n_epochs=0.5))
     gold = gold_file(tmp_path / "gold.jsonl", notes(12))

@@ -218,6 +218,7 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     assert "山田" not in text and str(trained.parent) not in text
 
 
+@pytest.mark.long
 def test_stopped_it_ends_with_the_same_bytes_and_another_is_refused(
     trained: Path, tmp_path: Path
 ) -> None:

@@ -51,6 +51,7 @@ def is_shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     return lambda is_revealed: monkeypatch.setattr(note_text, "is_revealed", lambda: is_revealed)
 
 
+@pytest.mark.long
 @settings(
     deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
