@@ -1,5 +1,5 @@
 # make run    set up, start the app at a loopback address; it audits the demo hospital beside
-# make test   set up, run the tests that take no more than some three seconds each
+# make test   set up, run the tests that take no more than some two seconds each
 # make test-long the other tests that CI runs, but for those in a browser
 # make e2e    the tests in a real browser
 # make slow   the tests that take long, in a browser or not
