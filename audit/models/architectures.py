@@ -81,7 +81,7 @@ class _Bert(ModelConfig):
     attention_dropout: DropoutRate = Field(default=0.1, alias="attention_probs_dropout_prob")
     hidden_act: Activation = "gelu"
     type_vocab_size: int = Field(default=2, ge=1, le=64)
-    layer_norm_eps: float = Field(default=1e-12, ge=0, le=0.1)
+    layer_norm_eps: float = Field(default=1e-12, ge=1e-20, le=0.1)
 
 
 class _Roberta(_Bert):
@@ -110,6 +110,13 @@ class _DistilBert(ModelConfig):
 _CONFIGS: dict[str, type[ModelConfig]] = {
     kind.architecture: kind for kind in (_Bert, _Roberta, _DistilBert)
 }
+
+
+def list_kinds() -> tuple[str, ...]:
+    """Return the kinds of models that can be audited, as config.json names them."""
+    return tuple(_CONFIGS)
+
+
 # Settings that change the arithmetic and have only one accepted value; others are refused.
 _ONLY: dict[str, object] = {
     "is_decoder": False,

@@ -19,11 +19,19 @@ from audit.models.architectures import (
     ModelConfig,
     compute_expected_shapes,
     find_shared_tensors,
+    list_kinds,
     parse_config,
 )
-from audit.models.model_folder import ModelFolder, name_place, open_folder
+from audit.models.model_folder import SINGLE_FILE, ModelFolder, name_place, open_folder
+from audit.models.other_forms import (
+    find_other_form,
+    guess_kind,
+    refuse_missing_config,
+    refuse_missing_kind,
+    refuse_other_kinds,
+)
 from audit.models.tokenizer_files import DEFAULT_TOKENIZERS, TokenizerFiles, read_tokenizer_files
-from audit.models.weights_header import SINGLE_FILE, check_tensors, read_tensors
+from audit.models.weights_header import check_tensors, read_tensors
 from audit.shelf import fingerprint
 
 _DIGEST_VERSION = 1
@@ -31,11 +39,15 @@ _DIGEST_VERSION = 1
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model directory whose files passed every check that needs no weights."""
+    """A model directory whose files passed every check that needs no weights.
+
+    `prefixes` were removed from the names of the weights' tensors.
+    """
 
     folder: ModelFolder
     config: ModelConfig
     tokenizer: TokenizerFiles
+    prefixes: tuple[str, ...]
 
     @property
     def weights(self) -> Path:
@@ -84,12 +96,29 @@ def read_model_files(path: Path) -> ModelFiles:
             do="Copy them again from where the model was saved.",
         )
     ):
-        raw = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
-        config = parse_config(raw, place=folder.locate("config.json"))
+        raw, place = _read_config(folder), folder.locate("config.json")
+        header, prefixes = read_tensors(folder)
+        refuse_missing_kind(raw, tensor_names=header, kinds=list_kinds(), place=place)
+        config = parse_config(raw, place=place)
         with name_place(folder.name):
-            check_tensors(read_tensors(folder), config=config)
+            check_tensors(header, config=config, folder=folder)
         default_class = str(raw.get("tokenizer_class") or DEFAULT_TOKENIZERS[config.architecture])
-        return ModelFiles(folder, config, read_tokenizer_files(folder, default_class=default_class))
+        tokenizer = read_tokenizer_files(folder, default_class=default_class)
+        return ModelFiles(folder, config, tokenizer, prefixes)
+
+
+def _read_config(folder: ModelFolder) -> dict[str, object]:
+    """Read config.json; refuse models in another form or of another kind."""
+    form = find_other_form(folder)
+    if form and not form.is_convertible:
+        form.refuse(folder)
+    refuse_missing_config(folder)
+    raw = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
+    refuse_other_kinds(raw, kinds=list_kinds(), place=folder.locate("config.json"))
+    if form:
+        kind = "" if raw.get("model_type") else guess_kind(raw, tensor_names=())
+        form.refuse(folder, options=f" --model-type {kind}" if kind else "")
+    return raw
 
 
 def inspect_model(path: Path) -> ModelSummary:

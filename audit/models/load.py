@@ -25,11 +25,11 @@ from audit.models.architectures import (
     ModelConfig,
     compute_expected_shapes,
     find_shared_tensors,
-    update_tensor_name,
 )
 from audit.models.inspect import ModelFiles, read_model_files
+from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
-from audit.models.weights_header import SINGLE_FILE
+from audit.models.weights_header import rename_tensors
 
 
 def pick_device(device: str) -> str:
@@ -45,6 +45,7 @@ class LoadedModel:
     """A masked language model in private memory, in evaluation mode, with transformers' tokenizer.
 
     `digest` is the SHA-256 of everything that determines the model, from the loaded bytes.
+    `prefixes` were removed from the names of the stored tensors.
     """
 
     model: nn.Module
@@ -52,6 +53,7 @@ class LoadedModel:
     digest: str
     config: ModelConfig
     name: str
+    prefixes: tuple[str, ...] = ()
 
     @property
     def n_positions(self) -> int:
@@ -73,7 +75,8 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     weights, digest = _read_weights(files)
     _fill_shared_tensors(weights, config=files.config, place=name)
     model = _build_module(files.config, weights=weights, place=name)
-    return LoadedModel(_move_to_device(model, device=device), tokenizer, digest, files.config, name)
+    model = _move_to_device(model, device=device)
+    return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes)
 
 
 def _refuse_without_memory(files: ModelFiles) -> None:
@@ -95,7 +98,7 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     with refuse_errors(_make_change_error(place)):
         tensors = load_tensors(data)
     del data
-    current_tensors = {update_tensor_name(name): tensor for name, tensor in tensors.items()}
+    current_tensors, _ = rename_tensors(tensors)
     weights = {name: tensor.float() for name, tensor in current_tensors.items() if name in expected}
     for name, tensor in weights.items():
         # One pass without a copy: minimum and maximum are NaN if any number is.
@@ -206,7 +209,17 @@ class ModelPair:
         if shapes[0] != shapes[1]:
             text = "The models differ in shape or dropout, so they cannot share dropout masks."
             notes.append(Message(text))
-        for side, config in zip(("general", "hospital"), configs, strict=True):
+        for side, loaded in (("general", self.general), ("hospital", self.hospital)):
+            config = loaded.config
+            notes += [
+                Message(
+                    'The tensors of the {side} model had names that begin with "{prefix}", which '
+                    "the training's wrapper adds; it was removed.",
+                    side=side,
+                    prefix=prefix,
+                )
+                for prefix in loaded.prefixes
+            ]
             if not config.hidden_dropout and not config.attention_dropout:
                 text = "The {side} model has no dropout: repeated passes are all alike."
                 notes.append(Message(text, side=side))

@@ -15,8 +15,11 @@ LABEL = "trained"
 """First part of a trained model's identifier; the second is its run's."""
 
 MODEL_FOLDER = "model"
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
 RUN_FILE = "training.json"
 _MAX_RUN_BYTES = 1_000_000
+_ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 COPY_FILE = "Copy the file again from where the model was saved."
 
 
@@ -74,12 +77,19 @@ class ModelFolder:
     """A checked directory and the plain files in it.
 
     `path` has its links resolved; `name` is the model's name in messages and results. Only those of
-    the `files` that the model needs are opened, and never a pickle.
+    the `files` that the model needs are opened, and never a pickle. `folders` are the names of the
+    directories in it.
     """
 
     path: Path
     name: str
     files: tuple[str, ...]
+    folders: tuple[str, ...] = ()
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Names of the files, and of the directories with a slash behind them."""
+        return (*self.files, *(f"{folder}/" for folder in self.folders))
 
     def locate(self, file: str = "") -> str:
         """Return the place for a message: the model's name and a file in it."""
@@ -95,6 +105,7 @@ class ModelFolder:
                     data = stream.read(max_bytes + 1)
             except OSError as fault:
                 raise make_read_error(fault, place=self.locate(file)) from None
+            refuse_stand_in(data)
             refuse_more(len(data), than=max_bytes)
         return data
 
@@ -122,16 +133,61 @@ def parse_json(data: bytes, *, place: str) -> dict[str, object]:
     return value
 
 
+def refuse_stand_in(start: bytes) -> None:
+    """Refuse what a failed download leaves in place of a file, by its first bytes."""
+    if start.startswith(b"version https://git-lfs"):
+        raise AuditError(
+            "This is a pointer of git-lfs in place of the file.",
+            do="Run `git lfs pull` where the model was cloned, and copy the file again.",
+        )
+    if start[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        raise AuditError(
+            "This is a web page in place of the file.",
+            do="Download the file itself, not the page that shows it; a login may be missing.",
+        )
+
+
 def open_folder(path: Path) -> ModelFolder:
-    """Check every entry of a model directory without opening any."""
+    """Check every entry of a model directory without opening any.
+
+    The directory of a model in a hub's cache stands for its only snapshot.
+    """
     try:
-        root = path.resolve(strict=True)
+        root = find_snapshot(path.resolve(strict=True))
         name = find_display_name(root)
         with name_place(name):
-            files = tuple(entry.name for entry in sorted(root.iterdir()) if _is_file(entry))
+            refuse_single_file(root)
+            entries = {entry.name: _is_file(entry) for entry in sorted(root.iterdir())}
     except (OSError, ValueError, RuntimeError) as fault:
         raise make_read_error(fault, place=path.name) from None
-    return ModelFolder(root, name, files)
+    files, folders = (
+        tuple(name for name, is_file in entries.items() if is_file is kind)
+        for kind in (True, False)
+    )
+    return ModelFolder(root, name, files, folders)
+
+
+def refuse_single_file(path: Path) -> None:
+    """Refuse a path that leads to a file in place of a directory."""
+    if path.suffix.lower() in _ARCHIVES and path.is_file():
+        raise AuditError(
+            "This is an archive, not a directory.", do="Unpack it, and choose the directory."
+        )
+    if path.is_file():
+        raise AuditError(
+            "This is a file, not a directory.",
+            do="Choose the directory in which the model's files lie.",
+        )
+
+
+def find_snapshot(root: Path) -> Path:
+    """Return the only snapshot in a model's directory of a hub's cache, or else the directory."""
+    if root.name.startswith("models--"):
+        with suppress(OSError):
+            snapshots = [entry for entry in (root / "snapshots").iterdir() if entry.is_dir()]
+            if len(snapshots) == 1 and not snapshots[0].is_symlink():
+                return snapshots[0]
+    return root
 
 
 def find_display_name(root: Path) -> str:

@@ -19,7 +19,15 @@ from audit.errors import AuditError, Message
 from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model, read_model_files
 from audit.models.limited import call_limited
-from audit.models.model_folder import LABEL, list_trained_models
+from audit.models.model_folder import (
+    LABEL,
+    find_snapshot,
+    list_trained_models,
+    make_printable,
+    name_place,
+    refuse_single_file,
+)
+from audit.models.other_forms import has_weights_of_any_form
 
 VARIABLE = "KART_AUDIT_MODELS"
 """Environment variable that names the registered folders, separated as in PATH."""
@@ -54,7 +62,10 @@ def resolve_model_path(text: str, *, option: str = "model") -> Path:
     with suppress(OSError, RuntimeError, ValueError):  # of a path that cannot be followed
         path = Path(text).expanduser()
         if text.strip() and path.is_dir():
-            return path.resolve()
+            return find_snapshot(path.resolve())
+        if text.strip():
+            with name_place(make_printable(path.name)):
+                refuse_single_file(path)
     raise AuditError(
         "There is no such directory.",
         where=option,
@@ -74,13 +85,19 @@ def _list_folders() -> tuple[tuple[str, Path], ...]:
 
 
 def _walk_folders() -> Iterator[tuple[str, Path]]:
-    """Yield identifier and directory of everything with a config.json, in order of name."""
+    """Yield identifier and directory of everything that looks like a model, in order of name.
+
+    That is a directory with a config.json, or one with weights that is not in a listed one.
+    """
     for label, top in _list_folders():
+        listed: set[Path] = set()
         for folder, inside, files in islice(os.walk(top), _MAX_DIRECTORIES):
             parts = Path(folder).relative_to(top).parts
             is_open = len(parts) < _MAX_DEPTH
             inside[:] = sorted(name for name in inside if is_open and not name.startswith("."))
-            if "config.json" in files:
+            is_inside_listed = not listed.isdisjoint(Path(folder).parents)
+            if "config.json" in files or (not is_inside_listed and has_weights_of_any_form(files)):
+                listed.add(Path(folder))
                 # Bytes that are not UTF-8 become half characters, which pages cannot show.
                 name = "/".join((label, *parts)).encode("utf-8", "backslashreplace")
                 yield name.decode("utf-8"), Path(folder)
@@ -93,7 +110,11 @@ Signature = tuple[tuple[str, int, int], ...]
 def read_signature(path: Path) -> Signature:
     """Return a signature that changes with a model's files; raise `AuditError` if unreadable."""
     try:
-        entries = [(entry.name, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
+        entries = [
+            (entry.name, entry.stat())
+            for entry in os.scandir(find_snapshot(path))
+            if entry.is_file()
+        ]
     except OSError:
         raise AuditError(
             "The model's directory cannot be read any more.", do="Choose another model."

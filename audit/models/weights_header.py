@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import safe_open
 
@@ -18,30 +21,75 @@ from audit.models.architectures import (
 )
 from audit.models.model_folder import (
     COPY_FILE,
+    INDEX_FILE,
+    SINGLE_FILE,
     ModelFolder,
     make_printable,
     make_read_error,
     name_place,
+    refuse_stand_in,
 )
-
-SINGLE_FILE = "model.safetensors"
-_INDEX_FILE = "model.safetensors.index.json"
 
 # A tensor takes some 150 bytes of a header.
 _MAX_HEADER_BYTES = 4_000_000
+_START_BYTES = 200
 _FLOATS = ("F16", "BF16", "F32", "F64")
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_PREFIX = re.compile(r"(?:module\.|_orig_mod\.|base_model\.model\.)+")
+"""What DataParallel, torch.compile and PEFT put before the names of a model's tensors."""
+_QUANTISED = re.compile(r".*\.(?:qweight|qzeros|g_idx|SCB|absmax|quant_map|quant_state\..*)")
+_ADAPTER = re.compile(r".*\.(?:lora_\w+|base_layer|modules_to_save|original_module)\..*")
+_CLASSIFIER = re.compile(r"(?:classifier|qa_outputs|score|pre_classifier)\..*")
+_DISCRIMINATOR = "discriminator_predictions."
+_SAVE_AGAIN = (
+    "Check that config.json belongs to these weights, and that they were saved whole as "
+    "...ForMaskedLM."
+)
+
 Header = dict[str, tuple[str, Shape]]
+_Tensor = TypeVar("_Tensor")
+
+
+def rename_tensors(stored: Mapping[str, _Tensor]) -> tuple[dict[str, _Tensor], tuple[str, ...]]:
+    """Return tensors by their current names, and the prefixes that were removed from the names.
+
+    Raises AuditError if two tensors get one name.
+    """
+    names: dict[str, str] = {}
+    prefixes = set()
+    for stored_name in stored:
+        prefix = match[0] if (match := _PREFIX.match(stored_name)) else ""
+        name = update_tensor_name(stored_name.removeprefix(prefix))
+        prefixes |= {prefix} - {""}
+        if name in names:
+            raise AuditError(
+                'Two tensors are one and the same by their current name: "{one}" and "{other}".',
+                do="Save the model again with save_pretrained.",
+                one=make_printable(names[name]),
+                other=make_printable(stored_name),
+            )
+        names[name] = stored_name
+    return {name: stored[stored_name] for name, stored_name in names.items()}, (*sorted(prefixes),)
 
 
 def _read_header(path: Path) -> Header:
     """Read the number type ("F32", ...) and shape of each tensor; the library checks them."""
     broken = AuditError("This is not a whole safetensors file.", do=COPY_FILE)
     try:
-        with open_regular(path) as start:
-            if int.from_bytes(start.read(8), "little") > _MAX_HEADER_BYTES:
-                raise broken
+        with open_regular(path) as file_start:
+            start = file_start.read(_START_BYTES)
     except OSError as fault:
         raise make_read_error(fault, place="") from None
+    refuse_stand_in(start)
+    if start.startswith(_PICKLE_STARTS):
+        raise AuditError(
+            "This is a file of torch.save, which can run code, under the name of a safetensors "
+            "file.",
+            do="Rename it to pytorch_model.bin, then run "
+            "`python -m audit models convert FOLDER --out FOLDER`.",
+        )
+    if int.from_bytes(start[:8], "little") > _MAX_HEADER_BYTES:
+        raise broken
     with refuse_errors(broken), safe_open(path, framework="numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {
@@ -49,46 +97,132 @@ def _read_header(path: Path) -> Header:
         }
 
 
-def read_tensors(folder: ModelFolder) -> Header:
-    """Return the number type and shape of each tensor of the weights, by current names."""
-    has_adapter = any(file.startswith("adapter_") for file in folder.files)
-    if SINGLE_FILE not in folder.files or _INDEX_FILE in folder.files or has_adapter:
+def read_tensors(folder: ModelFolder) -> tuple[Header, tuple[str, ...]]:
+    """Return the number type and shape of each tensor of the weights, as `rename_tensors` does."""
+    if INDEX_FILE in folder.files:
         raise AuditError(
-            "The weights are not in one file {single_file}.",
+            "There are a model.safetensors and an index of shards, so it is not clear which "
+            "weights are the model's.",
             where=folder.name,
-            do="Choose the directory into which the model was saved. Shards, adapters and forms "
-            "that can run code are not read: load them with transformers on a machine that may run "
-            "the model's code, merge an adapter, then save_pretrained into one file.",
-            single_file=SINGLE_FILE,
+            do="Remove those that are not.",
         )
     with name_place(folder.locate(SINGLE_FILE)):
-        stored = _read_header(folder.path / SINGLE_FILE)
-        header = {update_tensor_name(name): tensor for name, tensor in stored.items()}
-        if len(header) != len(stored):
-            raise AuditError("A tensor is there under its old and its new name.")
-    return header
+        return rename_tensors(_read_header(folder.path / SINGLE_FILE))
 
 
-def check_tensors(header: Header, *, config: ModelConfig) -> None:
+def check_tensors(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:
     """Check the tensors in a file's header against the configuration."""
-    expected, twins = compute_expected_shapes(config), find_shared_tensors(config)
-    if not any(name in header for name in expected if not name.startswith(config.architecture)):
+    _refuse_number_types(header)
+    _refuse_missing_head(header, config=config, folder=folder)
+    _refuse_other_vocabulary(header, config=config)
+    _refuse_misfits(header, config=config)
+
+
+def _refuse_number_types(header: Header) -> None:
+    """Refuse quantised weights, those of an adapter that is not merged, and unread number types."""
+    for name, (number_type, _) in sorted(header.items()):
+        is_extra = _KNOWN_EXTRA.fullmatch(name)
+        if _QUANTISED.fullmatch(name) or (number_type in ("I8", "U8") and not is_extra):
+            raise AuditError(
+                'The weights are quantised ("{name}"), which changes every probability.',
+                do="Take the model before it was quantised.",
+                name=make_printable(name),
+            )
+        if _ADAPTER.fullmatch(name):
+            raise AuditError(
+                'The weights hold an adapter that is not merged ("{name}").',
+                do="Merge it with merge_and_unload of PEFT, and write the model with "
+                "save_pretrained.",
+                name=make_printable(name),
+            )
+        if number_type not in _FLOATS and not is_extra:
+            raise AuditError(
+                'The tensor "{name}" has numbers of the type {number_type}, which is not read.',
+                do="Save the weights in float32, float16 or bfloat16.",
+                name=make_printable(name),
+                number_type=number_type,
+            )
+
+
+def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:
+    """Refuse a model without a masked-language-model head, and say what it is."""
+    expected = compute_expected_shapes(config)
+    if any(name in header for name in expected if not name.startswith(config.architecture)):
+        return
+    if any(name.startswith(_DISCRIMINATOR) for name in header):
         raise AuditError(
-            "The model has no masked-language-model head, so it gives no word a probability.",
-            do="Use the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining.",
+            "This is a discriminator of ELECTRA: it tells replaced words from others, and gives no "
+            "word a probability.",
+            do="Take the generator that was trained with it.",
         )
-    twins |= {twin: name for name, twin in twins.items()}
-    wrong = [name for name in expected if name not in header and twins.get(name) not in header]
-    for name, (dtype, shape) in sorted(header.items()):
-        is_right = shape == expected.get(name) and dtype in _FLOATS
-        if not is_right and not (name not in expected and _KNOWN_EXTRA.fullmatch(name)):
-            wrong.append(name)
-    if wrong:
+    if any(map(_CLASSIFIER.fullmatch, header)):
         raise AuditError(
-            "{n} tensors are missing, unknown, or of another shape or number type than config.json "
-            'promises (first: "{name}").',
-            do="Check that config.json belongs to these weights, and save them unquantised as "
-            "...ForMaskedLM.",
-            n=len(wrong),
-            name=make_printable(wrong[0]),
+            "This is a classifier: it gives no word a probability.",
+            do="Take the masked language model from which it was trained.",
+        )
+    if "modules.json" in folder.files:
+        raise AuditError(
+            "This is a model of sentence-transformers: it turns sentences into vectors, and gives "
+            "no word a probability.",
+            do="Take the masked language model from which it was trained.",
+        )
+    raise AuditError(
+        "The weights were saved without the masked-language-model head, so the model gives no word "
+        "a probability.",
+        do="Take the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining. If there is "
+        "none, the head of the general model can stand in: "
+        "`python -m audit models convert FOLDER --out FOLDER --head-from GENERAL`.",
+    )
+
+
+def _refuse_other_vocabulary(header: Header, *, config: ModelConfig) -> None:
+    """Refuse an embedding of another size than config.json says."""
+    expected = compute_expected_shapes(config)
+    for name in (name for name in expected if name.endswith("word_embeddings.weight")):
+        n_rows = header[name][1][0] if name in header and header[name][1] else config.vocab_size
+        if n_rows != config.vocab_size:
+            raise AuditError(
+                'The word embedding has {n_rows} rows, and config.json says "vocab_size": '
+                "{vocab_size}.",
+                do='If the tokenizer has no more than {n_rows} tokens, write "vocab_size": '
+                "{n_rows} into config.json.",
+                n_rows=n_rows,
+                vocab_size=config.vocab_size,
+            )
+
+
+def _refuse_misfits(header: Header, *, config: ModelConfig) -> None:
+    """Refuse tensors that are missing, of another shape, or of no use to the model."""
+    expected, twins = compute_expected_shapes(config), find_shared_tensors(config)
+    twins |= {twin: name for name, twin in twins.items()}
+    missing = [name for name in expected if name not in header and twins.get(name) not in header]
+    if missing:
+        raise AuditError(
+            'Tensors that config.json promises are missing ({n}, the first is "{name}").',
+            do=_SAVE_AGAIN,
+            n=len(missing),
+            name=make_printable(missing[0]),
+        )
+    misshapen = [
+        name for name in sorted(header) if name in expected and header[name][1] != expected[name]
+    ]
+    if misshapen:
+        raise AuditError(
+            "Tensors have another shape than config.json promises ({n}, the first is "
+            '"{name}": {shape} in place of {promised}).',
+            do=_SAVE_AGAIN,
+            n=len(misshapen),
+            name=make_printable(misshapen[0]),
+            shape=" × ".join(map(str, header[misshapen[0]][1])),
+            promised=" × ".join(map(str, expected[misshapen[0]])),
+        )
+    unknown = [
+        name for name in sorted(header) if name not in expected and not _KNOWN_EXTRA.fullmatch(name)
+    ]
+    if unknown:
+        raise AuditError(
+            'The weights hold tensors that no part of the model uses ({n}, the first is "{name}").',
+            do=_SAVE_AGAIN,
+            n=len(unknown),
+            name=make_printable(unknown[0]),
         )

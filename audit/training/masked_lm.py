@@ -26,8 +26,8 @@ from audit.models.forward import choose_exact_kernels, compute_logits, pick_prec
 from audit.models.inspect import inspect_model, read_model_files
 from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
+from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer_files import CONFIG_FILE
-from audit.models.weights_header import SINGLE_FILE
 from audit.notes.read import open_notes
 from audit.progress import (
     LOADING,

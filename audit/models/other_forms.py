@@ -1,0 +1,310 @@
+"""Recognise model directories in forms that are not read, and say what to do with each.
+
+A form is recognised by names of files and by settings of config.json. No weights are opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from audit.errors import AuditError
+from audit.models.model_folder import INDEX_FILE, SINGLE_FILE, ModelFolder, make_printable
+
+_ANOTHER_FORM = "Get the model as transformers saves it: config.json and model.safetensors."
+_ORIGINAL_MODEL = "Take the model from which it was made, as save_pretrained wrote it."
+
+# Files that a training leaves beside the weights; they are never opened.
+_TRAINING_STATES = (
+    "optimizer.*",
+    "scheduler.*",
+    "scaler.*",
+    "rng_state*",
+    "random_states*",
+    "training_args.*",
+)
+
+
+@dataclass(frozen=True)
+class OtherForm:
+    """A form of model directory that is refused, and the two sentences of its refusal.
+
+    `patterns` match names of files, and of directories with a slash behind them. A convertible form
+    is one that `models convert` reads; `is_refused_beside_weights` says whether it is also refused
+    if there is a model.safetensors.
+    """
+
+    patterns: tuple[str, ...]
+    cause: str
+    advice: str
+    is_convertible: bool = False
+    is_refused_beside_weights: bool = False
+
+    def fits(self, entries: Iterable[str]) -> bool:
+        """Whether one of a directory's entries has a name of this form."""
+        return any(fnmatchcase(entry, pattern) for entry in entries for pattern in self.patterns)
+
+    def refuse(self, folder: ModelFolder, *, options: str = "") -> None:
+        """Refuse a directory of this form; `options` are those that `models convert` needs."""
+        folders = [name.removesuffix("/") for name in folder.entries if name.endswith("/")]
+        raise AuditError(
+            self.cause,
+            where=folder.name,
+            do=self.advice,
+            folders=", ".join(map(make_printable, folders[:5])),
+            options=options,
+        )
+
+
+OTHER_FORMS = (
+    OtherForm(
+        ("adapter_config.json", "adapter_model.*"),
+        "The directory holds an adapter (LoRA or another one of PEFT), which is no whole model.",
+        "Load it with PeftModel.from_pretrained upon its model, merge it with merge_and_unload, "
+        "and write the model with save_pretrained.",
+        is_refused_beside_weights=True,
+    ),
+    OtherForm(
+        ("*.gguf", "ggml-*.bin"),
+        "The weights are in the form of llama.cpp (GGUF).",
+        _ANOTHER_FORM,
+    ),
+    OtherForm(
+        ("[0-9]_*/",),
+        "This is a directory of sentence-transformers, whose model turns sentences into vectors. "
+        "It was saved without a masked-language-model head.",
+        "Take the masked language model from which it was trained.",
+    ),
+    OtherForm(
+        (INDEX_FILE, "model-*-of-*.safetensors"),
+        "The weights lie in several files (shards).",
+        "Join them: `python -m audit models convert FOLDER --out FOLDER{options}`.",
+        is_convertible=True,
+    ),
+    OtherForm(
+        ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
+        "The weights are there only as pytorch_model.bin, a form that can run code.",
+        "Convert them in a process with limits: "
+        "`python -m audit models convert FOLDER --out FOLDER{options}`.",
+        is_convertible=True,
+    ),
+    OtherForm(
+        ("*.safetensors",),
+        "The weights have another name than model.safetensors.",
+        "If the file holds this model and nothing else, rename it to model.safetensors.",
+    ),
+    OtherForm(
+        ("tf_model.h5", "tf_model-*-of-*.h5"),
+        "The weights are there only for TensorFlow 2 (tf_model.h5).",
+        "On a machine with TensorFlow and transformers 4, load them with from_tf=True as "
+        "...ForMaskedLM, and write the model with save_pretrained.",
+    ),
+    OtherForm(
+        ("*.ckpt.*", "*.ckpt-*.*", "*.index", "*.meta", "*.data-*-of-*", "saved_model.pb"),
+        "The weights are there only as a checkpoint of TensorFlow.",
+        "On a machine with TensorFlow and transformers 4, run the script "
+        "convert_bert_original_tf_checkpoint_to_pytorch. It writes pytorch_model.bin; convert that "
+        "with `python -m audit models convert FOLDER --out FOLDER`.",
+    ),
+    OtherForm(
+        ("flax_model.msgpack", "flax_model-*-of-*.msgpack"),
+        "The weights are there only for Flax (flax_model.msgpack).",
+        "On a machine with Flax and transformers 4, load them with from_flax=True as "
+        "...ForMaskedLM, and write the model with save_pretrained.",
+    ),
+    OtherForm(
+        ("*.onnx", "onnx/"),
+        "The model was exported to ONNX, which fixes its arithmetic and leaves out dropout.",
+        _ORIGINAL_MODEL,
+    ),
+    OtherForm(
+        ("openvino_model.*", "openvino/"),
+        "The model was exported to OpenVINO, which fixes its arithmetic and leaves out dropout.",
+        _ORIGINAL_MODEL,
+    ),
+    OtherForm(
+        ("rust_model.ot", "*.mlmodel", "*.mlpackage/", "coreml/", "*.tflite"),
+        "The weights are in the form of another library (Rust, Core ML or TensorFlow Lite).",
+        _ANOTHER_FORM,
+    ),
+    OtherForm(
+        ("global_step*/", "pytorch_model_fsdp_*/", "*_model_states.pt"),
+        "The weights are in the parts of a training on several devices (DeepSpeed or FSDP).",
+        "Join the parts with zero_to_fp32.py (DeepSpeed) or `accelerate merge-weights` (FSDP).",
+    ),
+    OtherForm(
+        ("checkpoint-*/",),
+        "The directory holds checkpoints of a training ({folders}), and no model beside them.",
+        "Choose one of the checkpoints.",
+    ),
+    OtherForm(
+        ("snapshots/",),
+        "This is a model's directory in the cache of Hugging Face, and it does not hold exactly "
+        "one snapshot.",
+        "Choose one of the directories in snapshots.",
+    ),
+    OtherForm(
+        ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle"),
+        "There is no model.safetensors, only a file that can run code and has an unknown content.",
+        "If the file holds the model's weights and nothing else, rename it to pytorch_model.bin, "
+        "then run `python -m audit models convert FOLDER --out FOLDER`.",
+    ),
+    OtherForm(
+        ("*",),
+        "The directory holds no weights of a model.",
+        "Choose the directory into which the model was saved.",
+    ),
+    OtherForm((), "The directory is empty.", "Copy the model into it."),
+)
+"""Forms in the order in which they are tried; the last one is that of a directory without files."""
+
+
+def find_other_form(folder: ModelFolder) -> OtherForm | None:
+    """Return the form in which a directory holds a model; None if that is one safetensors file."""
+    entries = [name for name in folder.entries if not _is_training_state(name)]
+    has_weights = SINGLE_FILE in folder.files
+    for form in OTHER_FORMS:
+        if form.fits(entries) and (form.is_refused_beside_weights or not has_weights):
+            return form
+    return None if has_weights else OTHER_FORMS[-1]
+
+
+def has_weights_of_any_form(files: Iterable[str]) -> bool:
+    """Whether names of files are those of a model's weights, in whatever form."""
+    names = [name for name in files if not _is_training_state(name)]
+    return SINGLE_FILE in names or any(form.fits(names) for form in OTHER_FORMS[:-3])
+
+
+def _is_training_state(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _TRAINING_STATES)
+
+
+# Kinds whose config.json may name no class; the classes tell the others.
+_CAUSAL_KINDS = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "biogpt", "opt", "bloom", "llama")
+_SEQUENCE_KINDS = ("t5", "mt5", "bart", "mbart", "pegasus", "led")
+_CAUSAL_CLASSES = ("ForCausalLM", "LMHeadModel")
+_SEQUENCE_CLASSES = ("ForConditionalGeneration",)
+_MASKED_MODEL = "Choose a masked language model, such as a BERT."
+
+
+def list_model_classes(raw: Mapping[str, object]) -> list[str]:
+    """Return the classes that config.json names as those of the saved model."""
+    classes = raw.get("architectures")
+    return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+
+
+def refuse_other_kinds(raw: Mapping[str, object], *, kinds: Iterable[str], place: str) -> None:
+    """Refuse a quantised model, and one that is no masked language model, by its config.json.
+
+    `kinds` are the kinds that can be audited; only the tensors tell what was saved of these.
+    """
+    method = raw.get("quantization_config")
+    if method is not None:
+        name = method.get("quant_method") if isinstance(method, dict) else None
+        raise AuditError(
+            "The weights are quantised ({method}), which changes every probability.",
+            where=place,
+            do="Take the model before it was quantised.",
+            method=make_printable(str(name or "quantization_config")),
+        )
+    kind, classes = str(raw.get("model_type")), list_model_classes(raw)
+    if kind in kinds:
+        return
+    if kind in _CAUSAL_KINDS or any(name.endswith(_CAUSAL_CLASSES) for name in classes):
+        raise AuditError(
+            "This is a causal language model ({kind}): it continues a text and fills no gap in it.",
+            where=place,
+            do=_MASKED_MODEL,
+            kind=make_printable(kind),
+        )
+    if kind in _SEQUENCE_KINDS or any(name.endswith(_SEQUENCE_CLASSES) for name in classes):
+        raise AuditError(
+            "This is a model that writes a new text for a given one ({kind}, encoder and decoder).",
+            where=place,
+            do=_MASKED_MODEL,
+            kind=make_printable(kind),
+        )
+
+
+_KIND_OF_CLASS = {
+    "Bert": "bert",
+    "Roberta": "roberta",
+    "DistilBert": "distilbert",
+    "Camembert": "camembert",
+    "XLMRoberta": "xlm-roberta",
+    "ModernBert": "modernbert",
+    "Deberta": "deberta",
+    "DebertaV2": "deberta-v2",
+    "Electra": "electra",
+    "Longformer": "longformer",
+    "BigBird": "big_bird",
+    "MegatronBert": "megatron-bert",
+    "Albert": "albert",
+}
+# Kind, start of the names of its tensors, and a setting that others with this start do not have.
+_SIGNS_OF_KINDS = (
+    ("distilbert", "distilbert.", "sinusoidal_pos_embds"),
+    ("longformer", "longformer.", "attention_window"),
+    ("electra", "electra.", "summary_use_proj"),
+    ("albert", "albert.", "num_hidden_groups"),
+    ("modernbert", "model.", "global_attn_every_n_layers"),
+    ("deberta-v2", "deberta.", "position_buckets"),
+    ("deberta", "deberta.", "pos_att_type"),
+    ("big_bird", "bert.", "block_size"),
+    ("roberta", "roberta.", ""),
+    ("bert", "bert.", "type_vocab_size"),
+)
+
+
+def guess_kind(raw: Mapping[str, object], *, tensor_names: Iterable[str]) -> str:
+    """Return the kind of a model whose config.json names none; "" if nothing tells it.
+
+    `tensor_names` may be empty, if the weights cannot be opened; then only settings count.
+    """
+    for class_name in list_model_classes(raw):
+        name = class_name.partition("For")[0].removesuffix("Model")
+        if name in _KIND_OF_CLASS:
+            return _KIND_OF_CLASS[name]
+    starts = {f"{name.partition('.')[0]}." for name in tensor_names}
+    for kind, start, setting in _SIGNS_OF_KINDS:
+        if start in starts and (setting in raw or kind in ("bert", "roberta", start[:-1])):
+            return kind
+        if not starts and setting in raw:
+            return kind
+    return ""
+
+
+def refuse_missing_kind(
+    raw: Mapping[str, object], *, tensor_names: Iterable[str], kinds: Iterable[str], place: str
+) -> None:
+    """Refuse a config.json without `model_type`, and say which one the model seems to be."""
+    if raw.get("model_type"):
+        return
+    if kind := guess_kind(raw, tensor_names=tensor_names):
+        raise AuditError(
+            "The file config.json does not say of which kind the model is (model_type); by its "
+            'tensors and settings it is "{kind}".',
+            where=place,
+            do='Write "model_type": "{kind}" into config.json, or run '
+            "`python -m audit models convert FOLDER --out FOLDER --model-type {kind}`.",
+            kind=kind,
+        )
+    raise AuditError(
+        "The file config.json does not say of which kind the model is (model_type).",
+        where=place,
+        do='Write "model_type" with one of these kinds into config.json: {kinds}.',
+        kinds=", ".join(kinds),
+    )
+
+
+def refuse_missing_config(folder: ModelFolder) -> None:
+    """Refuse a directory without config.json."""
+    if "config.json" not in folder.files:
+        old_advice = 'Copy bert_config.json as config.json, and write "model_type": "bert" into it.'
+        advice = "Copy it from where the model was saved; it says how the weights are to be used."
+        raise AuditError(
+            "The file config.json is missing.",
+            where=folder.name,
+            do=old_advice if "bert_config.json" in folder.files else advice,
+        )
