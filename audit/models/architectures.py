@@ -81,6 +81,7 @@ class _Bert(ModelConfig):
     attention_dropout: DropoutRate = Field(default=0.1, alias="attention_probs_dropout_prob")
     hidden_act: Activation = "gelu"
     type_vocab_size: int = Field(default=2, ge=1, le=64)
+    # With 0 a row of equal numbers would become NaN.
     layer_norm_eps: float = Field(default=1e-12, ge=1e-20, le=0.1)
 
 

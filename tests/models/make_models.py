@@ -72,7 +72,10 @@ JAPANESE_WORDS = (
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def _save(kind: str, folder: Path, *, seed: int, scale: float = 0.1, **config: Any) -> None:
+def save_random_model(
+    kind: str, folder: Path, *, seed: int, scale: float = 0.1, **config: Any
+) -> None:
+    """Write a masked language model with random weights, without a tokenizer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         settings = getattr(transformers, f"{kind}Config")(**config)
@@ -99,7 +102,7 @@ def make_bert(
     **config: Any,
 ) -> Path:
     """Write a BERT with a WordPiece vocabulary in vocab.txt; return the folder."""
-    _save(
+    save_random_model(
         "Bert",
         folder,
         seed=seed,
@@ -119,7 +122,7 @@ def make_bert(
 
 def make_distilbert(folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS) -> Path:
     """Write a DistilBERT with a WordPiece vocabulary in vocab.txt; return the folder."""
-    _save(
+    save_random_model(
         "DistilBert",
         folder,
         seed=seed,
@@ -138,7 +141,7 @@ def make_roberta(folder: Path, *, seed: int = 0) -> Path:
     merges = ["Ġ p", "a t", "J o", "h n", "Jo hn", "Ġ Jo", "ĠJo hn", "s m", "i t"]
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *sorted(byte_alphabet())]
     tokens += [merge.replace(" ", "") for merge in merges] + ["<mask>"]
-    _save(
+    save_random_model(
         "Roberta",
         folder,
         seed=seed,
