@@ -67,13 +67,14 @@ def spell(plain: PlainModel, passage: Passage, name: Name) -> Spelled:
         roles = list(passage.slots)
     text_of = {"first": first, "last": last}
     roles = [role for role in roles if text_of[role]]
-    spaces = [" " if passage.left.endswith(" ") else "", " " if separator.endswith(" ") else ""]
+    spaces = [" " if text[-1:].isspace() else "" for text in (passage.left, separator)]
     parts = []
     for k in range(len(roles)):
-        parts.append(_ids(plain, spaces[k] + text_of[roles[k]]))
-    between = _ids(plain, separator.strip()) if len(parts) == 2 else []
+        is_after_text = not spaces[k] and bool(k or passage.left)
+        parts.append(_ids(plain, spaces[k] + text_of[roles[k]], is_after_text))
+    between = _ids(plain, separator.strip(), separator[:1] != " ") if len(parts) == 2 else []
     left = [plain.tokenizer.cls_token_id, *_ids(plain, passage.left.rstrip())]
-    right = [*_ids(plain, passage.right), plain.tokenizer.sep_token_id]
+    right = [*_ids(plain, passage.right, passage.right[:1] != " "), plain.tokenizer.sep_token_id]
     return Spelled(left, parts, between, right, roles)
 
 
@@ -137,8 +138,13 @@ def _log_parts(plain: PlainModel, spelled: Spelled, *, filled: list[list[Any]]) 
     return logs
 
 
-def _ids(plain: PlainModel, text: str) -> list[int]:
-    return list(plain.tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+def _ids(plain: PlainModel, text: str, is_after_text: bool = False) -> list[int]:
+    """Return the ids of a text; a bracket before it keeps SentencePiece from beginning a word."""
+    if not text:
+        return []
+    before = "(" if is_after_text and "▁" in plain.tokenizer.get_vocab() else ""
+    ids = list(plain.tokenizer(before + text, add_special_tokens=False)["input_ids"])
+    return ids[len(_ids(plain, before)) :]
 
 
 Statistic = Callable[[Sequence[dict[str, float]]], float]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from audit.errors import AuditError
+from audit.models.joined import build_joined_encoder
 from audit.names.candidates import Candidates
 from audit.names.spelling import (
     FIRST,
@@ -59,7 +60,8 @@ class Template:
 def passage_kind(passage: Passage) -> PassageKind:
     """Return the kind of a passage, which decides how names are tokenised in it."""
     lead = " " if passage.left[-1:].isspace() else ""
-    return PassageKind(passage.slots, passage.separator, lead)
+    is_joined = not lead and bool(passage.left)
+    return PassageKind(passage.slots, passage.separator, lead, is_joined)
 
 
 def layout_key(n_pieces: IntArray, *, has_between: bool) -> tuple[int, int]:
@@ -141,11 +143,11 @@ def make_templates(
     templates = []
     for passage in passages:
         left = token_ids(tokenizer, passage.left.rstrip())
-        right = token_ids(tokenizer, passage.right)
+        right = token_ids(tokenizer, passage.right, is_joined=True)
         keep_left = min(len(left), max(room // 2, room - len(right)))
         left = left[len(left) - keep_left :]
         right = right[: room - len(left)]
-        between = token_ids(tokenizer, passage.separator.strip())
+        between = _between_ids(passage.separator, tokenizer)
         templates.append(
             Template(
                 left=(tokenizer.cls_token_id, *left),
@@ -156,11 +158,22 @@ def make_templates(
     return tuple(templates)
 
 
-def index_kinds(passages: Sequence[Passage]) -> tuple[tuple[PassageKind, ...], IntArray]:
+def _between_ids(separator: str, tokenizer: Any) -> list[int]:
+    """Return the ids of what stands between the parts of a name besides white space."""
+    return token_ids(tokenizer, separator.strip(), is_joined=not separator[:1].isspace())
+
+
+def index_kinds(
+    passages: Sequence[Passage], *, tokenizer: Any
+) -> tuple[tuple[PassageKind, ...], IntArray]:
     """Return the distinct kinds of the passages, and each passage's kind [P] as an index."""
-    index: dict[PassageKind, int] = {}
-    kind_of_passage = [index.setdefault(passage_kind(p), len(index)) for p in passages]
-    return tuple(index), np.array(kind_of_passage, dtype=np.int64)
+    is_marked = build_joined_encoder(tokenizer) is not None
+    index: dict[tuple[PassageKind, bool], int] = {}
+    kinds = map(passage_kind, passages)
+    kind_of_passage = [
+        index.setdefault((kind, is_marked and kind.is_joined), len(index)) for kind in kinds
+    ]
+    return tuple(kind for kind, _ in index), np.array(kind_of_passage, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -237,9 +250,9 @@ def make_posterior_task(
     `max_tokens` is the longest row that both settings and models allow; `fields` are the other
     fields of `PosteriorTask`.
     """
-    kinds, kind_of_passage = index_kinds(passages)
+    kinds, kind_of_passage = index_kinds(passages, tokenizer=tokenizer)
     pieces = tuple(part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds)
-    betweens = [len(token_ids(tokenizer, kind.separator.strip())) for kind in kinds]
+    betweens = [len(_between_ids(kind.separator, tokenizer)) for kind in kinds]
     # A name that cannot be scored needs no room. Room for `NAME_ROOM` pieces is left if possible,
     # so that passages are cut alike whatever the list.
     longest = max(int(p.n_pieces[p.is_known].sum(axis=1).max(initial=0)) for p in pieces)

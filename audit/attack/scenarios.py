@@ -47,8 +47,18 @@ _LINKED = ("top_1", "top_5", "median_rank")
 
 def main_passage_kind(request: AuditRequest) -> spelling.PassageKind:
     """Return the commonest kind of passage, in whose context names are counted in word pieces."""
-    kinds = Counter(map(prompts.passage_kind, request.shown_passages))
-    return kinds.most_common(1)[0][0] if kinds else spelling.RUNNING_TEXT
+    kinds = [prompts.passage_kind(passage) for passage in request.shown_passages]
+    if not kinds:
+        return spelling.RUNNING_TEXT
+    [(main_kind, n)] = Counter(kinds).most_common(1)
+    n_joined = sum(kind.is_joined for kind in kinds if kind == main_kind)
+    return replace(main_kind, is_joined=2 * n_joined > n)
+
+
+def _list_passage_kinds(request: AuditRequest, tokenizer: Any) -> tuple[spelling.PassageKind, ...]:
+    """Return the kinds of the passages, or that of running text if there are none."""
+    kinds, _ = prompts.index_kinds(request.shown_passages, tokenizer=tokenizer)
+    return kinds or (main_passage_kind(request),)
 
 
 def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) -> Candidates:
@@ -229,10 +239,10 @@ def score_list(
     `RANKED_BY` of those names and of reference controls. In scenario 2 a name needs both parts,
     because names of one part are read at other masks.
     """
-    kinds = prompts.index_kinds(request.shown_passages)[0] or (main_passage_kind(request),)
+    tokenizer = pair.hospital.tokenizer
+    kinds = _list_passage_kinds(request, tokenizer)
 
     def spell_names(names: Candidates) -> list[spelling.PartPieces]:
-        tokenizer = pair.hospital.tokenizer
         return [spelling.part_pieces(names, kind=kind, tokenizer=tokenizer) for kind in kinds]
 
     needs_both = request.scenario_number == 2
@@ -445,7 +455,9 @@ def _make_generation_task(
     mask = tokenizer.mask_token_id
     inner: list[int] = []
     for index, text in enumerate(settings.prompt.split("[MASK]")):
-        inner += [mask] * (index > 0) + spelling.token_ids(tokenizer, text.rstrip())
+        inner += [mask] * (index > 0) + spelling.token_ids(
+            tokenizer, text.rstrip(), is_joined=index > 0
+        )
     n_free = settings.n_tokens - 2 - len(inner)
     if n_free < 0:
         raise AuditError(

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from audit.errors import AuditError, Message
+from audit.models.character_map import CharacterMap, decode_character_map
 
 _MOST_LOST = 0.01
 """Maximum share of the vocabulary that no text can ever produce."""
@@ -23,6 +24,7 @@ _FEWEST_WITH_LETTERS = 100
 """With fewer tokens with letters, a vocabulary does not show whether it is cased."""
 _SPECIAL = re.compile(r"\[[^\[\]\s]{2,}\]|<[^<>\s]+>")
 _INSIDE_A_WORD = "##"
+_SPACE_MARK = "▁"
 _SPACES_AS_BYTES = "ĠĊĉ"
 _LETTERS = re.compile("[A-Za-z\u00c0-\u058f]")  # of scripts in which words begin with a capital
 _UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
@@ -110,7 +112,7 @@ def _strip_tokens(
         if token in outside or _SPECIAL.fullmatch(token) or "\n" in token:
             continue
         if not is_byte_level:
-            yield token.removeprefix(_INSIDE_A_WORD)
+            yield token.removeprefix(_INSIDE_A_WORD).lstrip(_SPACE_MARK)
         # Beyond ASCII a byte-level token is written in other characters than its text.
         elif (text := token.lstrip(_SPACES_AS_BYTES)).isascii() and len(text) > 1:
             yield text
@@ -157,7 +159,9 @@ def _list_components(normalizer: Normalizer) -> Iterator[Mapping[str, Any]]:
 
 def _folds_case(normalizer: Normalizer) -> bool:
     return any(
-        part["type"] == "Lowercase" or (part["type"] == "BertNormalizer" and part.get("lowercase"))
+        part["type"] == "Lowercase"
+        or (part["type"] == "BertNormalizer" and part.get("lowercase"))
+        or (part["type"] == "Precompiled" and _read_map(part).replace("A") == "a")
         for part in _list_components(normalizer)
     )
 
@@ -167,7 +171,23 @@ def _apply_unicode_forms(text: str, normalizer: Normalizer) -> str:
     for part in _list_components(normalizer):
         if part["type"] in _UNICODE_FORMS:
             text = unicodedata.normalize(part["type"], text)
+        elif part["type"] == "Precompiled":
+            # SentencePiece's maps are compatibility forms, some of them with folding.
+            lines = zip(text.split("\n"), _map_lines(text, part), strict=True)
+            text = "\n".join(
+                line if line == mapped else unicodedata.normalize("NFKC", line)
+                for line, mapped in lines
+            )
     return text
+
+
+def _read_map(part: Mapping[str, Any]) -> CharacterMap:
+    return decode_character_map(part.get("precompiled_charsmap"))
+
+
+def _map_lines(text: str, part: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a text after a map of characters, which would join them."""
+    return _read_map(part).replace(text, besides="\n").split("\n")
 
 
 def _fold(text: str, normalizer: Normalizer) -> str:
@@ -178,6 +198,8 @@ def _fold(text: str, normalizer: Normalizer) -> str:
         strips = part.get("strip_accents")
         if kind in _UNICODE_FORMS:
             text = unicodedata.normalize(kind, text)
+        if kind == "Precompiled":
+            text = "\n".join(_map_lines(text, part))
         if kind == "StripAccents":
             text = text.translate(_list_marks(("Mn", "Mc", "Me")))
         if is_bert and (is_lower if strips is None else strips):

@@ -3,7 +3,9 @@
 The library that runs the components has no limits. Eighteen replacements of "a" by "aa" turn four
 letters into a gigabyte, and an empty pattern never ends. So the list below has every accepted
 component with its settings, no component can make a text longer more than once, and anything else
-is refused before the tokenizer is built.
+is refused before the tokenizer is built. Regular expressions are those that published tokenizers
+use, letter for letter. The map of a `Precompiled` normalizer is read in full: it can make a
+character at most `MAX_REPLACEMENT_BYTES` long.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from audit.errors import AuditError
+from audit.models.character_map import decode_character_map
 
 MAX_TOKEN_CHARS = 1_000
 """Maximum for one token. The longest tokens of published vocabularies have some 250."""
@@ -30,6 +33,20 @@ _PARTS = {
 """Part of a tokenizer -> the key that holds a sequence of its components."""
 _REPEATED = ("Replace", "Split", "Strip")
 """Components that may occur more than once, because none of them makes a text longer."""
+
+_SPACES = (" {2,}", r"\s{2,}|[\n\r\t]", r"\A +| +\z")
+"""Regular expressions for white space; what replaces a match is never longer than one."""
+_INITIAL_MARK = (r"\A▁", "▁▁")
+"""The mark of SentencePiece for a space at the beginning of a text, and what replaces it."""
+_ENGLISH_ENDINGS = "'s|'t|'re|'ve|'m|'ll|'d"
+_WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
+_SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_SPLITS = (
+    rf"{_ENGLISH_ENDINGS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
+    rf"(?i:{_ENGLISH_ENDINGS})|{_WORDS}|\p{{N}}{{1,3}}|{_SIGNS}",
+    rf"(?i:{_ENGLISH_ENDINGS})|{_WORDS}|\p{{N}}|{_SIGNS}",
+)
+"""Regular expressions by which byte-level tokenizers split words: GPT-2's and its successors'."""
 
 Check = Callable[[Any], bool]
 
@@ -55,11 +72,25 @@ def _is_few(value: Any) -> bool:
 
 
 def _is_pattern(value: Any) -> bool:
-    # Not {"Regex": ...}: a hostile one ends the process inside the library.
     match value:
         case {"String": str(text)} if len(value) == 1:
             return 0 < len(text) <= _MAX_CHARS
+        # Only known ones: a hostile one ends the process inside the library.
+        case {"Regex": str(text)} if len(value) == 1:
+            return text in (*_SPACES, _INITIAL_MARK[0])
     return False
+
+
+def _is_split_pattern(value: Any) -> bool:
+    match value:
+        case {"Regex": str(text)} if len(value) == 1 and text in _SPLITS:
+            return True
+    return _is_pattern(value)
+
+
+def _is_character_map(value: Any) -> bool:
+    decode_character_map(value)
+    return True
 
 
 def _is_pair(value: Any) -> bool:
@@ -133,6 +164,7 @@ _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
                 "ByteLevel",
             )
         },
+        "Precompiled": {"precompiled_charsmap": _is_character_map},
         "Strip": {"strip_left": _is_flag, "strip_right": _is_flag},
         "Replace": {"pattern": _is_pattern, "content": _is_text},
         "Prepend": {"prepend": lambda value: _is_text(value) and len(value or "") <= 1},
@@ -146,7 +178,7 @@ _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
         "Metaspace": _METASPACE,
         "Punctuation": {"behavior": _BEHAVIOURS},
         "Digits": {"individual_digits": _is_flag},
-        "Split": {"pattern": _is_pattern, "behavior": _BEHAVIOURS, "invert": _is_flag},
+        "Split": {"pattern": _is_split_pattern, "behavior": _BEHAVIOURS, "invert": _is_flag},
     },
     "post_processor": {
         "BertProcessing": {"sep": _is_pair, "cls": _is_pair},
@@ -177,7 +209,8 @@ _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
 }
 _MODEL_SETTINGS: Mapping[str, Check] = {
     "type": _is_text,
-    "vocab": lambda value: isinstance(value, dict),
+    "vocab": lambda value: isinstance(value, dict | list),
+    "unk_id": _is_count,
     "merges": lambda value: isinstance(value, list),
     "dropout": lambda value: True,
     "unk_token": lambda value: value is None or _is_token(value),
@@ -227,9 +260,7 @@ def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
             raise _make_part_error()
         for component in part_components:
             _refuse_other_settings(component, _SETTINGS[part].get(component["type"]))
-            if component["type"] == "Replace" and len(component["content"] or "") > len(
-                component["pattern"]["String"]
-            ):
+            if component["type"] == "Replace" and _makes_longer(component):
                 raise _make_part_error()
     # ByteLevel turns a byte into a character of up to two bytes, so two of them quadruple a text.
     text_components = [*components["normalizer"], *components["pre_tokenizer"]]
@@ -241,6 +272,18 @@ def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
     for part, settings in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if (value := tokenizer.get(part)) is not None:
             _refuse_other_settings(value, settings)
+
+
+def _makes_longer(replacement: Mapping[str, Any]) -> bool:
+    """Whether a replacement may be longer than what it replaces, in characters."""
+    content = replacement["content"] or ""
+    match replacement["pattern"]:
+        case {"String": str(text)}:
+            return len(content) > len(text)
+        case {"Regex": str(text)} if text in _SPACES:
+            return len(content) > 1
+    # One more character at the beginning of a text, at most as often as there are components.
+    return (replacement["pattern"]["Regex"], content) != _INITIAL_MARK
 
 
 def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
@@ -277,7 +320,8 @@ def _make_part_error() -> AuditError:
     return AuditError(
         "The tokenizer uses a part that is not supported (a pattern, an unknown component, or too "
         "many or too large ones).",
-        do="Supported are the tokenizers of BERT, DistilBERT and RoBERTa.",
+        do="Supported are WordPiece, byte-pair and SentencePiece tokenizers of encoders, as "
+        "transformers saves them.",
     )
 
 

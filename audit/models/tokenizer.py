@@ -107,10 +107,10 @@ def _read_built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
 def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
     try:
         with scratch_folder() as folder:
-            settings = json.dumps(dict(files.settings)).encode("ascii")
+            settings = json.dumps(dict(files.built_settings)).encode("ascii")
             for file, data in {**files.used_files, CONFIG_FILE: settings}.items():
                 (folder / file).write_bytes(data)
-            tokenizer = getattr(transformers, files.kind).from_pretrained(
+            tokenizer = getattr(transformers, files.built_class).from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
         # Settings of a wrong type fail only in use.
@@ -156,9 +156,12 @@ def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
         chosen = {name: getattr(tokenizer, name) for name in _SLOW_SETTINGS}
         return settings | chosen | {name: v for name, v in mecab.items() if v is not None}
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    model = {key: value for key, value in state["model"].items() if key != "vocab"}
-    merges = json.dumps(model.pop("merges", []))
+    model = dict(state["model"])
+    vocabulary, merges = model.pop("vocab"), json.dumps(model.pop("merges", []))
     settings["merges"] = hashlib.sha256(merges.encode("ascii")).hexdigest()
+    if model["type"] == "Unigram":
+        scores = json.dumps([score for _, score in vocabulary])
+        settings["scores"] = hashlib.sha256(scores.encode("ascii")).hexdigest()
     for part, value in (("normalizer", state["normalizer"]), ("model", model)):
         fields = value if isinstance(value, dict) else {"type": value}
         settings |= {f"{part}.{key}": item for key, item in fields.items()}

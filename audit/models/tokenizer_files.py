@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from audit.errors import AuditError
 from audit.foreign import refuse_errors
@@ -22,34 +23,68 @@ from audit.models.components import (
     refuse_unknown_parts,
 )
 from audit.models.model_folder import (
+    COPY_FILE,
     ModelFolder,
     make_printable,
     name_place,
     parse_json,
     refuse_more,
 )
+from audit.models.sentencepiece_file import (
+    MAX_FILE_BYTES,
+    SPECIAL_TOKENS,
+    PieceModel,
+    build_fast_file,
+    build_normalizer,
+    read_piece_model,
+)
 
 CONFIG_FILE = "tokenizer_config.json"
 FAST_FILE = "tokenizer.json"
 _LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
-_ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_LEGACY_FILES)
+_PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
+_ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_PIECE_FILES, *_LEGACY_FILES)
 
 _MAX_TOKENIZER_BYTES = 32_000_000
 _MAX_ADDED = 10_000
-_JAPANESE = "BertJapaneseTokenizer"
-_ANY_MODEL = ("WordPiece", "BPE", "WordLevel")
+_MAX_SCORE = 1e6
+"""Maximum size of a piece's score, a logarithm. Those of published vocabularies are below 200."""
+_JAPANESE, _FAST = "BertJapaneseTokenizer", "PreTrainedTokenizerFast"
+_BYTE_LEVEL = ("RobertaTokenizer", "LongformerTokenizer", "DebertaTokenizer")
+_ANY_MODEL = ("WordPiece", "BPE", "WordLevel", "Unigram")
 # Files without tokenizer.json, and the models that may be in it.
 TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "BertTokenizer": (("vocab.txt",), ("WordPiece",)),
     "DistilBertTokenizer": (("vocab.txt",), ("WordPiece",)),
     "RobertaTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    "ElectraTokenizer": (("vocab.txt",), ("WordPiece",)),
+    "LongformerTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    "DebertaTokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    "CamembertTokenizer": (("sentencepiece.bpe.model",), ("Unigram",)),
+    "XLMRobertaTokenizer": (("sentencepiece.bpe.model",), ("Unigram",)),
+    "AlbertTokenizer": (("spiece.model",), ("Unigram",)),
+    "BigBirdTokenizer": (("spiece.model",), ("Unigram",)),
+    "DebertaV2Tokenizer": (("spm.model",), ("Unigram",)),
+    "T5Tokenizer": (("spiece.model",), ("Unigram",)),
+    "LlamaTokenizer": (("tokenizer.model",), ("Unigram", "BPE")),
     _JAPANESE: (("vocab.txt",), _ANY_MODEL),
-    "PreTrainedTokenizerFast": ((FAST_FILE,), _ANY_MODEL),
+    _FAST: ((FAST_FILE,), _ANY_MODEL),
 }
+# The class for each `model_type` of config.json.
 DEFAULT_TOKENIZERS = {
     "bert": "BertTokenizer",
     "roberta": "RobertaTokenizer",
     "distilbert": "DistilBertTokenizer",
+    "camembert": "CamembertTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+    "modernbert": _FAST,
+    "deberta": "DebertaTokenizer",
+    "deberta-v2": "DebertaV2Tokenizer",
+    "electra": "ElectraTokenizer",
+    "longformer": "LongformerTokenizer",
+    "big_bird": "BigBirdTokenizer",
+    "megatron-bert": "BertTokenizer",
+    "albert": "AlbertTokenizer",
 }
 _SETTINGS = {
     "bos_token",
@@ -63,6 +98,9 @@ _SETTINGS = {
     "extra_special_tokens",
     "added_tokens_decoder",
     "do_lower_case",
+    "keep_accents",
+    "split_by_punct",
+    "extra_ids",
     "tokenize_chinese_chars",
     "strip_accents",
     "never_split",
@@ -80,8 +118,11 @@ _SETTINGS = {
     "truncation_side",
     "clean_up_tokenization_spaces",
 }
+_MAX_EXTRA = 1_000
 _FLAGS = (
     "do_lower_case",
+    "keep_accents",
+    "split_by_punct",
     "tokenize_chinese_chars",
     "strip_accents",
     "do_word_tokenize",
@@ -94,6 +135,7 @@ _FLAGS = (
 _NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
     "BertTokenizer": build_bert_normalizer,
     "DistilBertTokenizer": build_bert_normalizer,
+    "ElectraTokenizer": build_bert_normalizer,
     _JAPANESE: build_japanese_normalizer,
 }
 # Not mecab_option, a command line: it can name files anywhere.
@@ -111,8 +153,10 @@ class TokenizerFiles:
 
     `kind` is the class in transformers. `settings` has the allowed settings of
     `tokenizer_config.json`. `used_files` has the contents of the files from which the tokenizer is
-    built, `all_files` those of all its files. `tokens_by_id` has the token of each id;
-    `added_tokens` are the tokens outside the vocabulary.
+    built (for a SentencePiece file a tokenizer.json made from it), `all_files` those of all its
+    files. `tokens_by_id` has the token of each id; `added_tokens` are the tokens outside the
+    vocabulary. `make_normalizer` builds the normalizer from settings; None if tokenizer.json has
+    it, or there is none.
     """
 
     kind: str
@@ -122,6 +166,21 @@ class TokenizerFiles:
     tokens_by_id: Mapping[int, str]
     added_tokens: frozenset[str]
     is_byte_level: bool
+    make_normalizer: Callable[[Mapping[str, object]], Normalizer] | None
+
+    @property
+    def built_class(self) -> str:
+        """The class in transformers that builds the tokenizer.
+
+        transformers 5 builds the classes of SentencePiece from the vocabulary alone and leaves out
+        parts of tokenizer.json, such as the map of characters; so the file itself is used.
+        """
+        return _FAST if self.kind in SPECIAL_TOKENS else self.kind
+
+    @property
+    def built_settings(self) -> Mapping[str, object]:
+        """The settings with which the tokenizer is built, with its class's own special tokens."""
+        return {**SPECIAL_TOKENS.get(self.kind, {}), **self.settings}
 
     def refuse_unfit_case(self, normalizer: Normalizer, *, place: str) -> None:
         """Refuse the tokenizer if it and its vocabulary do not agree about capitals and accents."""
@@ -130,17 +189,10 @@ class TokenizerFiles:
             normalizer,
             special=self.added_tokens,
             is_byte_level=self.is_byte_level,
-            make_normalizer=_NORMALIZERS.get(self.kind),
+            make_normalizer=self.make_normalizer,
             settings=self.settings,
             place=place,
         )
-
-
-def _find_promised_normalizer(kind: str, settings: Mapping[str, object], fast: Any) -> Any:
-    """Return the normalizer that a tokenizer's files describe; None if there is none."""
-    if make_normalizer := _NORMALIZERS.get(kind):
-        return make_normalizer(settings)
-    return None if kind == "RobertaTokenizer" else fast.get("normalizer")
 
 
 def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> TokenizerFiles:
@@ -160,20 +212,63 @@ def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokenize
         decoder: Any = settings.get("added_tokens_decoder") or {}
         added_tokens = {int(i): str(token["content"]) for i, token in decoder.items()}
         refuse_large_tokens(_list_texts(settings))
-    is_fast = FAST_FILE in all_files and kind != _JAPANESE
-    needed = (FAST_FILE,) if is_fast else TOKENIZER_CLASSES[kind][0]
-    if missing := [file for file in needed if file not in all_files]:
-        raise AuditError(
-            "The tokenizer's files are missing ({missing}).",
-            where=folder.name,
-            do="Copy the files that the tokenizer was saved with into the directory.",
-            missing=" and ".join(missing),
-        )
+    needed = _list_needed_files(kind, all_files, folder=folder)
     used_files = {file: all_files[file] for file in (*needed, *_LEGACY_FILES) if file in all_files}
+    make_normalizer = _NORMALIZERS.get(kind)
+    places = {file: folder.locate(file) for file in used_files}
+    if piece_file := next((file for file in needed if file in _PIECE_FILES), ""):
+        places[FAST_FILE] = places[piece_file]
+        with name_place(places[piece_file]):
+            refuse_more(len(used_files[piece_file]), than=MAX_FILE_BYTES)
+            model = read_piece_model(used_files.pop(piece_file))
+        legacy_tokens = _read_vocabularies(used_files, kind=kind, places=places).tokens_by_id
+        fast_file = build_fast_file(
+            model, kind=kind, settings=settings, added_tokens=added_tokens | legacy_tokens
+        )
+        used_files = {FAST_FILE: json.dumps(fast_file).encode("ascii"), **used_files}
+        make_normalizer = partial(_make_piece_normalizer, model, kind)
+    tokens_by_id, more_tokens, fast = _read_vocabularies(used_files, kind=kind, places=places)
+    added_tokens |= more_tokens
+    if not tokens_by_id:
+        raise AuditError("The vocabulary is empty.", where=folder.name)
+    is_byte_level = kind in _BYTE_LEVEL or "ByteLevel" in json.dumps(
+        [fast.get("normalizer"), fast.get("pre_tokenizer")]
+    )
+    files = TokenizerFiles(
+        kind,
+        settings,
+        used_files,
+        all_files,
+        tokens_by_id | added_tokens,
+        frozenset({*added_tokens.values(), *_list_texts(settings)}),
+        is_byte_level,
+        make_normalizer,
+    )
+    normalizer = None if kind in _BYTE_LEVEL else fast.get("normalizer")
+    files.refuse_unfit_case(
+        make_normalizer(settings) if make_normalizer else normalizer,
+        place=folder.locate(CONFIG_FILE),
+    )
+    return files
+
+
+class _Vocabularies(NamedTuple):
+    """The tokens by id, those outside the vocabulary, and the content of tokenizer.json."""
+
+    tokens_by_id: dict[int, str]
+    added_tokens: dict[int, str]
+    fast: dict[str, Any]
+
+
+def _read_vocabularies(
+    files: Mapping[str, bytes], *, kind: str, places: Mapping[str, str]
+) -> _Vocabularies:
+    """Read the tokens in a tokenizer's files, in the order of the files."""
     tokens_by_id: dict[int, str] = {}
+    added_tokens: dict[int, str] = {}
     fast: Any = {}
-    for file, data in used_files.items():
-        with name_place(folder.locate(file)):
+    for file, data in files.items():
+        with name_place(places[file]):
             if file == FAST_FILE:
                 fast = parse_json(data, place="")
                 tokens = _read_fast_vocabulary(fast, kind=kind)
@@ -186,36 +281,43 @@ def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokenize
             if file == _LEGACY_FILES[0]:
                 added_tokens |= tokens
             refuse_more(max(map(len, tokens.values()), default=0), than=MAX_TOKEN_CHARS)
-    if not tokens_by_id:
-        raise AuditError("The vocabulary is empty.", where=folder.name)
-    is_byte_level = kind == "RobertaTokenizer" or "ByteLevel" in json.dumps(
-        [fast.get("normalizer"), fast.get("pre_tokenizer")]
-    )
-    files = TokenizerFiles(
-        kind,
-        settings,
-        used_files,
-        all_files,
-        tokens_by_id | added_tokens,
-        frozenset({*added_tokens.values(), *_list_texts(settings)}),
-        is_byte_level,
-    )
-    files.refuse_unfit_case(
-        _find_promised_normalizer(kind, settings, fast), place=folder.locate(CONFIG_FILE)
-    )
-    return files
+    return _Vocabularies(tokens_by_id, added_tokens, fast)
+
+
+def _list_needed_files(
+    kind: str, all_files: Mapping[str, bytes], *, folder: ModelFolder
+) -> tuple[str, ...]:
+    """Return the files from which a tokenizer is built; refuse a folder that lacks one."""
+    is_fast = FAST_FILE in all_files and kind != _JAPANESE
+    needed = (FAST_FILE,) if is_fast else TOKENIZER_CLASSES[kind][0]
+    if missing := [file for file in needed if file not in all_files]:
+        raise AuditError(
+            "The tokenizer's files are missing ({missing}).",
+            where=folder.name,
+            do="Copy the files that the tokenizer was saved with into the directory.",
+            missing=" and ".join(missing),
+        )
+    return needed
+
+
+def _make_piece_normalizer(
+    model: PieceModel, kind: str, settings: Mapping[str, object]
+) -> Normalizer:
+    return build_normalizer(model, kind=kind, settings=settings)
 
 
 def _refuse_other_flags(settings: Mapping[str, object]) -> None:
     """Refuse flags that are neither true nor false, because the library interprets them freely."""
-    for key in _FLAGS:
-        if not isinstance(value := settings.get(key), bool | None):
-            raise AuditError(
-                "The setting {key} = {raw} is not supported or out of bounds.",
-                do="Write true or false.",
-                key=key,
-                raw=f'"{make_printable(str(value))}"',
-            )
+    n_extra = settings.get("extra_ids", 0)
+    is_few = type(n_extra) is int and 0 <= n_extra <= _MAX_EXTRA
+    wrong = [key for key in _FLAGS if not isinstance(settings.get(key), bool | None)]
+    for key in (*wrong, *([] if is_few else ["extra_ids"])):
+        raise AuditError(
+            "The setting {key} = {raw} is not supported or out of bounds.",
+            do="Write true or false." if key in wrong else "Write a whole number.",
+            key=key,
+            raw=f'"{make_printable(str(settings[key]))}"',
+        )
 
 
 def _list_texts(value: object) -> Iterator[str]:
@@ -251,7 +353,7 @@ def _choose_tokenizer_class(class_name: str) -> str:
             shown=plain[:60] if class_name.isidentifier() else "?",
             classes=", ".join(TOKENIZER_CLASSES),
         )
-    return kind_name or "PreTrainedTokenizerFast"
+    return kind_name or _FAST
 
 
 def _check_japanese(settings: Mapping[str, object]) -> None:
@@ -308,6 +410,34 @@ def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str
             do="Check tokenizer_class in tokenizer_config.json.",
             kind=kind,
         )
-    return _invert_vocabulary(model.get("vocab")) | {
-        int(token["id"]): token["content"] for token in added_tokens
-    }
+    vocabulary = model.get("vocab")
+    tokens_by_id = (
+        _number_pieces(vocabulary, unk_id=model.get("unk_id"))
+        if model_type == "Unigram"
+        else _invert_vocabulary(vocabulary)
+    )
+    return tokens_by_id | {int(token["id"]): token["content"] for token in added_tokens}
+
+
+def _number_pieces(vocabulary: object, *, unk_id: object) -> dict[int, str]:
+    """Return the piece of each id of a Unigram model, whose pieces have scores.
+
+    Without an unknown piece, the library fails at the first letter that it does not know.
+    """
+    pieces: Any = vocabulary if isinstance(vocabulary, list) else ()
+    refuse_more(len(pieces), than=MAX_VOCABULARY)
+    is_sound = type(unk_id) is int and 0 <= unk_id < len(pieces)
+    if not is_sound or not all(map(_is_scored_piece, pieces)):
+        raise AuditError(
+            "The vocabulary is not a list of pieces with finite scores, one of them for unknown "
+            "text.",
+            do=COPY_FILE,
+        )
+    return {i: piece for i, (piece, _) in enumerate(pieces)}
+
+
+def _is_scored_piece(entry: object) -> bool:
+    match entry:
+        case [str(piece), int() | float() as score]:
+            return bool(piece) and type(score) is not bool and abs(score) <= _MAX_SCORE
+    return False

@@ -7,7 +7,7 @@ Differs: the paper leaves out names of several word pieces.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
+from audit.models.joined import build_joined_encoder
 from audit.names.candidates import Candidates
 from audit.text import fold_name, is_unspaced
 
@@ -73,47 +74,75 @@ class PassageKind:
     slots, separator
         As in `Passage`; ("full",) means the candidate's own order and separator.
     lead
-        " " if white space precedes the name, else "".
+        " " if white space precedes the name, else "". None: as running text has it, which is text
+        without white space for Han and kana.
+    is_joined
+        Whether text precedes the name without white space. Only tokenizers that mark the beginning
+        of a text (SentencePiece) need to know, so kinds are equal that differ in nothing else.
     """
 
     slots: tuple[str, ...]
     separator: str
-    lead: str
+    lead: str | None
+    is_joined: bool = field(default=False, compare=False)
+
+    def list_contexts(self, first: str, last: str) -> list[tuple[str, Context]]:
+        """Return the parts of a name that stand in such passages, in order: role and context."""
+        is_turned = is_unspaced(first + last)
+        slots, separator = self.slots, self.separator
+        if slots == ("full",):  # the name's own order and separator
+            slots, separator = (("last", "first"), "") if is_turned else (("first", "last"), " ")
+        lead = _trailing_space(separator)
+        context, second = (self.lead or "", self.is_joined), (lead, not lead)
+        if self.lead is None:
+            context = ("", True) if is_turned else (" ", False)
+        contexts = []
+        for role in slots:
+            if first if role == "first" else last:
+                contexts.append((role, context))
+                context = second
+        return contexts
 
 
-RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=" ")
+Context = tuple[str, bool]
+"""What precedes a part: " " or "", and whether it is text without white space."""
+RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=None)
 
 
-def token_ids(tokenizer: Any, text: str) -> list[int]:
-    """Return the ids of `text` without special tokens."""
-    ids: list[int] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) if text else []
+def token_ids(tokenizer: Any, text: str, *, is_joined: bool = False) -> list[int]:
+    """Return the ids of `text` without special tokens.
+
+    With `is_joined` the text goes on after other text. If it does so without white space, it has no
+    mark of a beginning: "さん" has other pieces after a name than as a text of its own.
+    """
+    if not text:
+        return []
+    if is_joined and not text[0].isspace() and (encode := build_joined_encoder(tokenizer)):
+        return encode(text)
+    ids: list[int] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
     return ids
 
 
 def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) -> PartPieces:
     """Tokenise every name as it stands in passages of one kind, part by part.
 
-    Each part is tokenised with the white space that precedes it there (byte-level tokenizers such
-    as RoBERTa's have other pieces at the beginning of a text than after a space).
+    Each part is tokenised with what precedes it there (byte-level tokenizers such as RoBERTa's have
+    other pieces at the beginning of a text than after a space).
     """
-    index: dict[str, int] = {}  # each text is tokenised once: long lists share their parts
+    # Each text is tokenised once: long lists share their parts.
+    index: dict[tuple[str, bool], int] = {}
     texts: list[int] = []
     columns: list[int] = []
     for first, last in zip(candidates.first, candidates.last, strict=True):
-        slots, next_lead = kind.slots, _trailing_space(kind.separator)
-        if slots == ("full",):  # the name's own order and separator
-            is_turned = is_unspaced(first + last)
-            slots, next_lead = (("last", "first"), "") if is_turned else (("first", "last"), " ")
-        n_before, lead = len(texts), kind.lead
-        for role in slots:
-            if part := first if role == "first" else last:
-                texts.append(index.setdefault(lead + part, len(index)))
-                columns.append(_COLUMN[role])
-                lead = next_lead
+        n_before = len(texts)
+        for role, (lead, is_joined) in kind.list_contexts(first, last):
+            key = lead + (first if role == "first" else last), is_joined
+            texts.append(index.setdefault(key, len(index)))
+            columns.append(_COLUMN[role])
         missing = [NO_PART] * (2 - len(texts) + n_before)
         texts += missing
         columns += missing
-    spelled = [token_ids(tokenizer, text) for text in index]
+    spelled = [token_ids(tokenizer, text, is_joined=is_joined) for text, is_joined in index]
     width = max(1, *map(len, spelled), 1)
     table = np.array(
         [[*row_ids, *[NO_PIECE] * (width - len(row_ids))] for row_ids in (*spelled, [])]
@@ -203,22 +232,20 @@ def pieces_by_role(pieces: PartPieces) -> Ids:
 def piece_counter(tokenizer: Any, *, kind: PassageKind = RUNNING_TEXT) -> CountPieces:
     """Return a function from a part's role and text to its number of word pieces.
 
-    Each part is counted with the white space that precedes it in passages of this kind. A part that
-    the tokenizer cannot spell counts as `UNSPELLABLE`, so that no name with it is ever drawn as a
-    control of names that can be scored.
+    Each part is counted with what precedes it in passages of this kind. A part that the tokenizer
+    cannot spell counts as `UNSPELLABLE`, so that no name with it is ever drawn as a control of
+    names that can be scored.
     """
-    slots, separator, lead = kind.slots, _trailing_space(kind.separator), kind.lead
 
     def count(role: str, part: str) -> int:
-        first = slots[0]
-        if first == "full":
-            first = "last" if is_unspaced(part) else "first"
-        next_lead = separator if slots != ("full",) else "" if is_unspaced(part) else " "
-        return n_pieces((lead if role == first else next_lead) + part)
+        contexts = dict(kind.list_contexts(part, part))
+        lead = _trailing_space(kind.separator)
+        return n_pieces(part, contexts.get(role, (lead, not lead)))
 
     @cache
-    def n_pieces(text: str) -> int:
-        ids = token_ids(tokenizer, text)
+    def n_pieces(part: str, context: Context) -> int:
+        lead, is_joined = context
+        ids = token_ids(tokenizer, lead + part, is_joined=is_joined)
         return UNSPELLABLE if not ids or tokenizer.unk_token_id in ids else len(ids)
 
     return count

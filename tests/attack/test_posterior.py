@@ -28,6 +28,7 @@ from audit.notes.passages import Passage
 from audit.stats import assign_blocks
 from tests.attack.make_tasks import NAMES, PASSAGES, RIGHT, plain_pieces, table_task, task_of
 from tests.models.make_models import make_bert, make_distilbert, make_japanese_bert, make_roberta
+from tests.models.make_tokenizers import make_unigram_roberta
 from tests.reference_masking import (
     Name,
     can_be_scored,
@@ -79,6 +80,24 @@ CASES: dict[str, tuple[Callable[..., Path], tuple[Passage, ...], tuple[Name, ...
             Passage("医師が", ("last", "first"), "\u3000", "を診察した。", "4", None),
         ),
         JAPANESE_NAMES,
+    ),
+    "unigram": (
+        make_unigram_roberta,
+        (
+            Passage("Mr ", ("full",), "", " was seen by Dr Jones", "1", None),
+            Passage("the service (", ("last", "first"), ", ", ") was seen", "2", None),
+            Passage("", ("first", "last"), " ", "'s pain", "3", None),
+        ),
+        (("John", "Smith"), ("Mary", "Smithson"), ("Zoë", "Jones"), ("", "Anna"), ("☃", "Smith")),
+    ),
+    "japanese unigram": (
+        make_unigram_roberta,
+        (
+            Passage("", ("full",), "", "さんは受診しました。", "1", None),
+            Passage("患者", ("full",), "", "は医師の診察をした。", "2", None),
+            Passage("医師が", ("last", "first"), "\u3000", "を診察した。", "3", None),
+        ),
+        (("花子", "山田"), ("太郎", "佐藤"), ("郎子", "山田"), ("", "佐藤"), ("一", "山田")),
     ),
     # Parts of one to three pieces, of names that share them, and passages that show one part.
     "shared parts": (

@@ -122,7 +122,7 @@ def test_pieces_are_counted_and_what_cannot_be_spelled_is_beyond_any_count(
 # Kinds of passages
 
 
-def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
+def test_kinds_tell_apart_what_decides_pieces_and_masks(bert: Any) -> None:
     texts = (
         "[NAME] was seen",
         "the [NAME] was",
@@ -133,7 +133,7 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks() -> None:
     )
     lines = "\n".join(json.dumps({"text": text}) for text in texts)
     passages = read_passages(lines.encode()).passages
-    kinds, of_passage = index_kinds(passages)
+    kinds, of_passage = index_kinds(passages, tokenizer=bert)
     assert of_passage.tolist() == [0, 1, 2, 3, 1, 1]
     assert list(kinds) == [
         FULL,

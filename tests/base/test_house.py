@@ -18,7 +18,6 @@ LONG_FUNCTIONS = {
     "audit/deid/tasks.py": {"tagging_task": 64},
     "audit/experiment/leakage.py": {"leakage_markdown": 76},
     "audit/experiment/paper.py": {"run_experiment": 62},
-    "audit/models/tokenizer_files.py": {"read_tokenizer_files": 61},
     "audit/names/lists.py": {"make_draft": 60},
     "audit/run.py": {"run_audit": 63, "_collect_notes": 71},
     "pages/ui/audit_names.py": {"make_list": 67},

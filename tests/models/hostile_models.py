@@ -117,7 +117,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "no_tokenizer": remove("vocab.txt"),
     "empty_vocabulary": write("vocab.txt", b""),
     "binary_vocabulary": write("vocab.txt", b"\xff\xfe\n"),
-    "foreign_tokenizer": tokenizer_config(tokenizer_class="LlamaTokenizer"),
+    "foreign_tokenizer": tokenizer_config(tokenizer_class="WhisperTokenizer"),
     "broken_fast_tokenizer": write("tokenizer.json", "{"),
     "fast_without_model": write("tokenizer.json", "{}"),
     "pattern": fast(normalizer={"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": ""}),

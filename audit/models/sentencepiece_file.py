@@ -1,0 +1,366 @@
+"""Read a SentencePiece model, and write what it says in the form of tokenizer.json.
+
+The file is a protocol buffer. Only the fields that decide how a text is split are read, each within
+its bounds; messages are nested to a fixed depth, so no file can make the reader deep or slow. The
+components are those with which transformers' converters (`convert_slow_tokenizer.py`) read such a
+file. Differs: the file's own settings about white space and bytes decide, as in SentencePiece.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from audit.errors import AuditError
+from audit.models.architectures import MAX_VOCABULARY
+from audit.models.model_folder import COPY_FILE, refuse_more
+
+Settings = Mapping[str, object]
+Pieces = list[tuple[str, float]]
+Component = dict[str, Any]
+T = TypeVar("T", int, float, bytes)
+
+MARK = "▁"
+"""The sign that SentencePiece writes for a space."""
+MAX_FILE_BYTES = 16_000_000
+"""Maximum for one file. The one of XLM-RoBERTa, with 250,000 pieces, has 5,000,000 bytes."""
+_MAX_FIELDS = 100_000
+"""Maximum for the fields of a message that holds settings; user-defined symbols are such fields."""
+_MAX_PIECE_FIELDS = 16
+_UNIGRAM = 1
+_CONTROL, _USER_DEFINED = 3, 4
+_MAX_VARINT_BYTES = 10
+_VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
+_FAIRSEQ = {
+    "bos_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "cls_token": "<s>",
+    "unk_token": "<unk>",
+    "pad_token": "<pad>",
+    "mask_token": "<mask>",
+}
+_BRACKETS = {"sep_token": "[SEP]", "cls_token": "[CLS]", "mask_token": "[MASK]"}
+SPECIAL_TOKENS: Mapping[str, Mapping[str, str]] = {
+    "CamembertTokenizer": _FAIRSEQ,
+    "XLMRobertaTokenizer": _FAIRSEQ,
+    "AlbertTokenizer": {
+        **_BRACKETS,
+        "bos_token": "[CLS]",
+        "eos_token": "[SEP]",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+    },
+    "BigBirdTokenizer": {
+        **_BRACKETS,
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+    },
+    "DebertaV2Tokenizer": {
+        **_BRACKETS,
+        "bos_token": "[CLS]",
+        "eos_token": "[SEP]",
+        "unk_token": "[UNK]",
+        "pad_token": "[PAD]",
+    },
+    "T5Tokenizer": {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"},
+    "LlamaTokenizer": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+}
+"""Class of tokenizer -> its special tokens where tokenizer_config.json names no others."""
+_ROLES = ("unk_token", "cls_token", "sep_token", "pad_token", "mask_token")
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """The content of a SentencePiece file.
+
+    `pieces` has text and score of each piece; `kinds` the number of each piece's type. The flags
+    are those of its normalizer and trainer.
+    """
+
+    pieces: Pieces
+    kinds: Sequence[int]
+    unk_id: int
+    has_byte_fallback: bool
+    character_map: bytes
+    adds_prefix: bool
+    removes_spaces: bool
+
+
+def read_piece_model(data: bytes) -> PieceModel:
+    """Read a SentencePiece file with a Unigram model; refuse others, and damaged ones."""
+    pieces: Pieces = []
+    kinds: list[int] = []
+    trainer: dict[int, Any] = {}
+    normalizer: dict[int, Any] = {}
+    for number, content in _read_fields(data, most=MAX_VOCABULARY + _MAX_FIELDS):
+        if number == 1:
+            piece, score, kind = _read_piece(content)
+            pieces.append((piece, score))
+            kinds.append(kind)
+            refuse_more(len(pieces), than=MAX_VOCABULARY)
+        elif number in (2, 3):
+            part = trainer if number == 2 else normalizer
+            part |= dict(_read_fields(_check_kind(content, bytes), most=_MAX_FIELDS))
+    if _check_kind(trainer.get(3, _UNIGRAM), int) != _UNIGRAM:
+        raise AuditError(
+            "This SentencePiece model is not a Unigram model.",
+            do="Load the tokenizer with transformers where sentencepiece is installed, save it "
+            "with save_pretrained, and copy the tokenizer.json that this writes into the "
+            "directory.",
+        )
+    if _check_kind(trainer.get(24, 0), int) or not _check_kind(normalizer.get(5, 1), int):
+        raise AuditError(
+            "This SentencePiece model keeps spaces in a way that is not supported.",
+            do="It must write a space as the sign ▁ at the beginning of a piece.",
+        )
+    unk_id = _check_kind(trainer.get(40, 0), int)
+    if not unk_id < len(pieces):
+        raise _make_file_error()
+    return PieceModel(
+        pieces,
+        kinds,
+        unk_id,
+        has_byte_fallback=bool(_check_kind(trainer.get(35, 0), int)),
+        character_map=_check_kind(normalizer.get(2, b""), bytes),
+        adds_prefix=bool(_check_kind(normalizer.get(3, 1), int)),
+        removes_spaces=bool(_check_kind(normalizer.get(4, 1), int)),
+    )
+
+
+def _read_piece(content: object) -> tuple[str, float, int]:
+    text, score, kind = b"", 0.0, 1
+    for number, field in _read_fields(_check_kind(content, bytes), most=_MAX_PIECE_FIELDS):
+        if number == 1:
+            text = _check_kind(field, bytes)
+        elif number == 2:
+            score = _check_kind(field, float)
+        elif number == 3:
+            kind = _check_kind(field, int)
+    try:
+        return text.decode("utf-8"), score, kind
+    except UnicodeDecodeError:
+        raise _make_file_error() from None
+
+
+def _read_fields(data: bytes, *, most: int) -> Iterator[tuple[int, int | float | bytes]]:
+    """Yield number and content of each field of a message, in the wire format."""
+    place, end, n_fields = 0, len(data), 0
+    while place < end:
+        n_fields += 1
+        refuse_more(n_fields, than=most)
+        key, place = _read_varint(data, place)
+        number, wire = key >> 3, key & 7
+        if wire == _VARINT:
+            value, place = _read_varint(data, place)
+            yield number, value
+        elif wire == _BYTES:
+            length, place = _read_varint(data, place)
+            if length > end - place:
+                raise _make_file_error()
+            yield number, data[place : place + length]
+            place += length
+        elif wire in (_FIXED_32, _FIXED_64):
+            form = "<f" if wire == _FIXED_32 else "<d"
+            if end - place < struct.calcsize(form):
+                raise _make_file_error()
+            yield number, struct.unpack_from(form, data, place)[0]
+            place += struct.calcsize(form)
+        else:
+            raise _make_file_error()
+
+
+def _read_varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return a number and the place behind it."""
+    number = 0
+    for i, byte in enumerate(data[place : place + _MAX_VARINT_BYTES]):
+        number |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            return number, place + i + 1
+    raise _make_file_error()
+
+
+def _check_kind(value: object, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise _make_file_error()
+    return value
+
+
+def _make_file_error() -> AuditError:
+    return AuditError("This is not a whole SentencePiece model.", do=COPY_FILE)
+
+
+def build_fast_file(
+    model: PieceModel, *, kind: str, settings: Settings, added_tokens: Mapping[int, str]
+) -> Component:
+    """Return the content of tokenizer.json for a SentencePiece model and a class of tokenizer.
+
+    `added_tokens` are those that other files of the tokenizer add behind the vocabulary.
+    """
+    roles = {
+        role: read_token(settings.get(role)) or token
+        for role, token in SPECIAL_TOKENS[kind].items()
+    }
+    roles |= {role: token for role in _ROLES if (token := read_token(settings.get(role)))}
+    vocabulary, unk_id = _arrange_vocabulary(model, kind=kind, roles=roles, settings=settings)
+    ids = {piece: i for i, (piece, _) in enumerate(vocabulary)}
+    tokens = {
+        ids[piece]: (piece, number == _CONTROL)
+        for (piece, _), number in zip(model.pieces, model.kinds, strict=True)
+        if number in (_CONTROL, _USER_DEFINED) and piece in ids
+    }
+    tokens |= {i: (token, True) for i, token in added_tokens.items() if ids.get(token, i) == i}
+    placed = {token for token, _ in tokens.values()}
+    for role in _ROLES:
+        token = roles.get(role, "")
+        if token and token in ids:
+            tokens[ids[token]] = (token, True)
+        elif token and kind == "DebertaV2Tokenizer" and token not in placed:
+            # Its published files hold no mask token: transformers puts it behind the vocabulary.
+            tokens[max([len(vocabulary) - 1, *tokens]) + 1] = (token, True)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            _describe_token(
+                i, token, is_special=is_special, is_mask=token == roles.get("mask_token")
+            )
+            for i, (token, is_special) in sorted(tokens.items())
+        ],
+        "normalizer": build_normalizer(model, kind=kind, settings=settings),
+        "pre_tokenizer": _build_pre_tokenizer(model, kind=kind, settings=settings),
+        "post_processor": _build_post_processor(kind, roles=roles, ids=ids),
+        "decoder": None,
+        "model": {
+            "type": "Unigram",
+            "unk_id": unk_id,
+            "vocab": [list(piece) for piece in vocabulary],
+            "byte_fallback": model.has_byte_fallback,
+        },
+    }
+
+
+def read_token(token: object) -> str:
+    """Return the text of a special token in settings; "" for none."""
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else ""
+
+
+def _describe_token(i: int, token: str, *, is_special: bool, is_mask: bool) -> Component:
+    flags = dict.fromkeys(("single_word", "rstrip", "normalized"), False)
+    return {"id": i, "content": token, "special": is_special, "lstrip": is_mask, **flags}
+
+
+def _arrange_vocabulary(
+    model: PieceModel, *, kind: str, roles: Mapping[str, str], settings: Settings
+) -> tuple[Pieces, int]:
+    """Return the pieces in the order of the model's embedding, and the place of the unknown one.
+
+    Models that were trained with fairseq have four special tokens before the pieces, in place of
+    those of SentencePiece, and the mask behind them.
+    """
+    pieces = model.pieces
+    if kind == "CamembertTokenizer":
+        head = [
+            ("<s>NOTUSED", 0.0),
+            (roles["pad_token"], 0.0),
+            ("</s>NOTUSED", 0.0),
+            (roles["unk_token"], 0.0),
+            ("<unk>NOTUSED", -100.0),
+        ]
+        return [*head, *pieces[1:], (roles["mask_token"], 0.0)], 3
+    if kind == "XLMRobertaTokenizer":
+        head = [(roles[f"{role}_token"], 0.0) for role in ("bos", "pad", "eos", "unk")]
+        return [*head, *pieces[3:], (roles["mask_token"], 0.0)], 3
+    if kind == "AlbertTokenizer":
+        # ALBERT never joins a digit and the comma behind it.
+        ends = [piece[-1:] == "," and piece[-2:-1].isdigit() for piece, _ in pieces]
+        pieces = [
+            (piece, score - 100 if is_end else score)
+            for (piece, score), is_end in zip(pieces, ends, strict=True)
+        ]
+    if kind == "T5Tokenizer":
+        n_extra = settings.get("extra_ids", 100)
+        n_extra = n_extra if type(n_extra) is int else 0
+        pieces = [*pieces, *((f"<extra_id_{i}>", 0.0) for i in reversed(range(n_extra)))]
+    return pieces, model.unk_id
+
+
+def build_normalizer(model: PieceModel, *, kind: str, settings: Settings) -> Component:
+    """Return the normalizer in the form of tokenizer.json."""
+    text = base64.b64encode(model.character_map).decode("ascii")
+    characters = [{"type": "Precompiled", "precompiled_charsmap": text}] if text else []
+    is_lower = settings.get("do_lower_case")
+    is_lower = kind == "AlbertTokenizer" if is_lower is None else is_lower
+    lower = [{"type": "Lowercase"}] if is_lower else []
+    strip = {"type": "Strip", "strip_left": kind == "DebertaV2Tokenizer", "strip_right": True}
+    parts: list[Component] = []
+    if kind == "AlbertTokenizer":
+        parts += [_replace(quotes, by='"') for quotes in ("``", "''")]
+        if not settings.get("keep_accents"):
+            parts += [{"type": "NFKD"}, {"type": "StripAccents"}]
+        parts += [*lower, *characters]
+    elif kind == "DebertaV2Tokenizer":
+        parts += [*lower, strip, *characters]
+    else:
+        parts += [*lower, *characters, strip]
+    if model.removes_spaces:
+        spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+        parts.append(spaces)
+    return {"type": "Sequence", "normalizers": parts}
+
+
+def _replace(text: str, *, by: str) -> Component:
+    return {"type": "Replace", "pattern": {"String": text}, "content": by}
+
+
+def _build_pre_tokenizer(model: PieceModel, *, kind: str, settings: Settings) -> Component:
+    is_prefixed = model.adds_prefix and settings.get("add_prefix_space") is not False
+    parts: list[Component] = []
+    if kind == "DebertaV2Tokenizer" and settings.get("split_by_punct"):
+        parts.append({"type": "Punctuation", "behavior": "Isolated"})
+    parts.append(
+        {
+            "type": "Metaspace",
+            "replacement": MARK,
+            "prepend_scheme": "always" if is_prefixed else "never",
+            # Some models have pieces of several words.
+            "split": not any(MARK in piece[1:] for piece, _ in model.pieces),
+        }
+    )
+    return {"type": "Sequence", "pretokenizers": parts}
+
+
+def _build_post_processor(
+    kind: str, *, roles: Mapping[str, str], ids: Mapping[str, int]
+) -> Component | None:
+    """Return the frame of special tokens around a text in the form of tokenizer.json."""
+    before, after = roles.get("cls_token", ""), roles.get("sep_token", "")
+    if kind == "T5Tokenizer":
+        before, after = "", roles["eos_token"]
+    if after not in ids or (before and before not in ids) or kind == "LlamaTokenizer":
+        return None
+    is_fairseq = SPECIAL_TOKENS[kind] is _FAIRSEQ
+    second = 0 if is_fairseq or kind == "T5Tokenizer" else 1
+
+    def special(token: str, type_id: int = 0) -> list[Component]:
+        return [{"SpecialToken": {"id": token, "type_id": type_id}}] if token else []
+
+    single = [*special(before), {"Sequence": {"id": "A", "type_id": 0}}, *special(after)]
+    other = [{"Sequence": {"id": "B", "type_id": second}}, *special(after, second)]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, *(special(after) if is_fairseq else []), *other],
+        "special_tokens": {
+            token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+            for token in (before, after)
+            if token
+        },
+    }
