@@ -112,6 +112,8 @@ from audit.home import (
 )
 from audit.jobs import service
 from audit.jobs.foreground import answer_here
+from audit.models.convert import ConvertTask
+from audit.models.inspect import compute_model_digest, read_model_files
 from audit.models.registry import load_tokenizer, resolve_model_path
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.controls import with_controls, with_own_controls
@@ -1269,6 +1271,22 @@ def _choose_pass(options: Options, *, defaults: TrainSettings) -> Options:
     return {"micro_batch": find_largest_pass(share)} | options
 
 
+def models_convert(
+    model: Annotated[str, "directory with pytorch_model.bin, or with weights in shards"],
+    *,
+    out: Annotated[Path, "a new folder"],
+    options: Annotated[Options, FieldsOf(ConvertTask, only=("head_from", "model_type"))],
+) -> Result:
+    """Write a model with one file of safetensors, which can be audited."""
+    if "head_from" in options:
+        options["head_from"] = resolve_model_path(str(options["head_from"]), option="--head-from")
+    task = ConvertTask(source=resolve_model_path(model, option="model"), out=out, **options)
+    _answer(task)
+    files = read_model_files(out)
+    assert files.conversion is not None
+    return {"model": str(out), "digest": compute_model_digest(out)} | files.conversion.plain()
+
+
 _TRAINED = ("n_tokens", "batch", "micro_batch", "precision", "learning_rate", "from_scratch")
 
 
@@ -1963,6 +1981,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
 
 GROUPS = {
     "bench": "what the engine costs on this machine, beside the plain way of doing the same",
+    "models": "models in other forms",
     "corpus": "from notes to what an audit needs",
     "shards": "make an audit's shards by jobs that do not talk to each other",
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",
@@ -1994,6 +2013,7 @@ COMMANDS: tuple[Callable[..., Result], ...] = (
     corpus_list,
     corpus_forget,
     pretrain,
+    models_convert,
     experiment,
     deid_score,
     deid_compare,

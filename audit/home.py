@@ -7,7 +7,7 @@ import hmac
 import os
 import platform
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -115,12 +115,12 @@ def is_open_to_others(path: Path) -> bool:
 
 
 def list_registered_folders(
-    variable: str, *, reserved: str, unnamed: str
+    variable: str, *, reserved: Collection[str], unnamed: str
 ) -> tuple[tuple[str, Path], ...]:
     """Return (label, path) of the folders that an environment variable lists like PATH.
 
     Existing folders are returned once each, with links resolved. The label is the folder's own name
-    (`unnamed` for the root); it gets a number if two are alike or it is `reserved`.
+    (`unnamed` for the root); it gets a number if two are alike or it is one of `reserved`.
     """
     folders: dict[Path, str] = {}
     for text in filter(None, map(str.strip, os.environ.get(variable, "").split(os.pathsep))):
@@ -130,7 +130,7 @@ def list_registered_folders(
                 continue
         except (OSError, RuntimeError):
             continue
-        base, used = path.name or unnamed, {reserved, *folders.values()}
+        base, used = path.name or unnamed, {*reserved, *folders.values()}
         labels = (base, *(f"{base}-{n}" for n in range(2, len(used) + 2)))
         folders[path] = next(label for label in labels if label not in used)
     return tuple((label, path) for path, label in folders.items())

@@ -62,7 +62,11 @@ KINDS = tuple(Periods.model_fields)
 _SHELVES = {
     "scores": ("audit.deid.score_report:SCORES",),
     "tagged": ("audit.deid.tagged_sets:TAGGED_SETS", "audit.deid.releases:RELEASES"),
-    "models": ("audit.training.trainings:MODELS", "audit.deid.taggers:TAGGERS"),
+    "models": (
+        "audit.training.trainings:MODELS",
+        "audit.models.convert:CONVERTED",
+        "audit.deid.taggers:TAGGERS",
+    ),
     "corpora": ("audit.corpus.corpora:CORPORA",),
     "experiments": ("audit.experiment.leakage:LEAKAGE",),
 }

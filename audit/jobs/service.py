@@ -24,6 +24,7 @@ KINDS = {
     "judge": "audit.rejudge:JudgeTask",
     "rank": "audit.rank:RankTask",
     "demo": "audit.demo:DemoTask",
+    "convert": "audit.models.convert:ConvertTask",
     "pretrain": "audit.training.trainings:PretrainTask",
     "corpus": "audit.corpus.make:CorpusTask",
     "experiment": "audit.experiment.paper:ExperimentTask",

@@ -22,6 +22,7 @@ from audit.models.architectures import (
     list_kinds,
     parse_config,
 )
+from audit.models.conversion import Conversion, read_conversion
 from audit.models.model_folder import SINGLE_FILE, ModelFolder, name_place, open_folder
 from audit.models.other_forms import (
     find_other_form,
@@ -48,6 +49,8 @@ class ModelFiles:
     config: ModelConfig
     tokenizer: TokenizerFiles
     prefixes: tuple[str, ...]
+    conversion: Conversion | None = None
+    """How the model was converted, if this program did that."""
 
     @property
     def weights(self) -> Path:
@@ -104,7 +107,7 @@ def read_model_files(path: Path) -> ModelFiles:
             check_tensors(header, config=config, folder=folder)
         default_class = str(raw.get("tokenizer_class") or DEFAULT_TOKENIZERS[config.architecture])
         tokenizer = read_tokenizer_files(folder, default_class=default_class)
-        return ModelFiles(folder, config, tokenizer, prefixes)
+        return ModelFiles(folder, config, tokenizer, prefixes, read_conversion(folder))
 
 
 def _read_config(folder: ModelFolder) -> dict[str, object]:

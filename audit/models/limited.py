@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -22,11 +23,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError, Message, places_of
+from audit.errors import AuditCancelled, AuditError, Message, places_of
 from audit.shelf import scratch_folder
 
 PROCESSOR_SECONDS = 20
@@ -37,6 +39,8 @@ MEMORY_BYTES = 2_000_000_000
 """Memory for one call in addition to that of the library."""
 _MAX_ANSWER_BYTES = 64_000_000
 _NAME_BYTES = 200  # all messages to the nursery have this length, which keeps them apart
+_STOP_SECONDS = 0.2
+"""Seconds between two questions whether to stop."""
 _AT_ONCE = threading.BoundedSemaphore(4)
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -47,17 +51,22 @@ def call_limited(
     place: str,
     seconds: int = PROCESSOR_SECONDS,
     n_bytes: int = MEMORY_BYTES,
+    wall_seconds: int = WALL_SECONDS,
+    should_stop: Callable[[], bool] = lambda: False,
     refusal: AuditError | None = None,
 ) -> Any:
     """Call a function of a module in a process with limits, and return its answer, a JSON value.
 
-    `seconds` limits processor time; `n_bytes` limits memory in addition to that of the library.
+    `seconds` limits processor time; `n_bytes` limits memory in addition to that of the library. The
+    process also ends if the caller does, or if `should_stop` says so.
 
     Raises
     ------
     AuditError
         If the function raises it, or if the call reaches a limit. The error is then `refusal`, or
         by default an error about a tokenizer at `place`.
+    AuditCancelled
+        If `should_stop` returned true.
     """
     order = pickle.dumps((function, inputs))
     with _AT_ONCE, scratch_folder() as scratch:
@@ -65,8 +74,10 @@ def call_limited(
         with ours:
             with theirs:
                 _NURSERY.fork_child(function.__module__, theirs)
-            head = json.dumps([str(scratch), seconds, n_bytes]).encode()
-            answer = _exchange(ours, head + b"\n" + order)
+            head = json.dumps([str(scratch), seconds, n_bytes, wall_seconds]).encode()
+            answer = _exchange(
+                ours, head + b"\n" + order, wall_seconds=wall_seconds, should_stop=should_stop
+            )
     match json.loads(answer or b"{}"):
         case {"answer": value}:
             return value
@@ -86,21 +97,29 @@ def call_limited(
     )
 
 
-def _exchange(line: socket.socket, order: bytes) -> bytes:
+def _exchange(
+    line: socket.socket, order: bytes, *, wall_seconds: int, should_stop: Callable[[], bool]
+) -> bytes:
     """Send an order and return the answer; b"" if the child is gone or answers too much.
 
-    The child has a clock of its own that ends it. The timeout here is for a child that has come
+    The child has a clock of its own that ends it. The deadline here is for a child that has come
     under foreign control.
     """
-    line.settimeout(WALL_SECONDS + 10)
+    deadline = time.monotonic() + wall_seconds + 10
     answer = bytearray()
     try:
+        line.settimeout(wall_seconds + 10)
         line.sendall(order)
         line.shutdown(socket.SHUT_WR)
-        while part := line.recv(1 << 16):
-            answer += part
-            if len(answer) > _MAX_ANSWER_BYTES:
-                return b""
+        line.settimeout(_STOP_SECONDS)
+        while time.monotonic() < deadline:
+            if should_stop():
+                raise AuditCancelled
+            with contextlib.suppress(TimeoutError):
+                part = line.recv(1 << 16)
+                answer += part
+                if not part or len(answer) > _MAX_ANSWER_BYTES:
+                    break
     except OSError:  # a child that ended before it read its order
         return b""
     return bytes(answer) if answer.endswith(b"\n") else b""
@@ -184,9 +203,10 @@ def _run_order(line: socket.socket) -> None:
     """Call the function of an order within the limits, and write the answer."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with line.makefile("rb") as file:
-        tempfile.tempdir, seconds, n_bytes = json.loads(file.readline())
-        _limit(seconds, n_bytes)
+        tempfile.tempdir, seconds, n_bytes, wall_seconds = json.loads(file.readline())
+        _limit(seconds, n_bytes, wall_seconds=wall_seconds)
         function, inputs = pickle.loads(file.read())  # from the program itself
+    _end_with_caller(line, is_wanted=True)
     try:
         answer = {"answer": function(*inputs)}
     except AuditError as error:
@@ -204,10 +224,22 @@ def _run_order(line: socket.socket) -> None:
         else:
             answer = {"mistake": places_of(error)}
     with contextlib.suppress(OSError):  # the caller may be gone
+        _end_with_caller(line, is_wanted=False)
+    with contextlib.suppress(OSError):
         line.sendall(json.dumps(answer).encode() + b"\n")
 
 
-def _limit(seconds: int, n_bytes: int) -> None:
+def _end_with_caller(line: socket.socket, *, is_wanted: bool) -> None:
+    """Let the system end this process when the caller closes its end of the line.
+
+    The signal is SIGIO. It also comes while a long answer is being taken, so it is then unwanted.
+    """
+    fcntl.fcntl(line, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(line, fcntl.F_GETFL)
+    fcntl.fcntl(line, fcntl.F_SETFL, flags | os.O_ASYNC if is_wanted else flags & ~os.O_ASYNC)
+
+
+def _limit(seconds: int, n_bytes: int, *, wall_seconds: int) -> None:
     """Set limits at which the system ends this process in any state."""
     with contextlib.suppress(OSError, ValueError):  # systems without /proc
         size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -215,7 +247,7 @@ def _limit(seconds: int, n_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (seconds,) * 2)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(WALL_SECONDS)
+    signal.alarm(wall_seconds)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,8 @@ class LoadedModel:
     config: ModelConfig
     name: str
     prefixes: tuple[str, ...] = ()
+    head_of: str = ""
+    """Name of the model whose head it has; "" for its own."""
 
     @property
     def n_positions(self) -> int:
@@ -76,7 +78,8 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     _fill_shared_tensors(weights, config=files.config, place=name)
     model = _build_module(files.config, weights=weights, place=name)
     model = _move_to_device(model, device=device)
-    return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes)
+    head_of = files.conversion.head_name if files.conversion else ""
+    return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes, head_of)
 
 
 def _refuse_without_memory(files: ModelFiles) -> None:
@@ -223,7 +226,17 @@ class ModelPair:
             if not config.hidden_dropout and not config.attention_dropout:
                 text = "The {side} model has no dropout: repeated passes are all alike."
                 notes.append(Message(text, side=side))
+        for side, loaded in (("general", self.general), ("hospital", self.hospital)):
+            if loaded.head_of:
+                notes.append(Message(_BORROWED_HEAD, side=side, head=loaded.head_of))
         return tuple(notes)
+
+
+_BORROWED_HEAD = (
+    "The {side} model was saved without its masked-LM head; that of {head} stands in for it. The "
+    "two were not trained together, so the attack may see less than in the whole model. A leak "
+    "that is found counts if {head} has not seen the notes; finding none says less."
+)
 
 
 def _list_settings(loaded: LoadedModel) -> dict[str, object]:

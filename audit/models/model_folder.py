@@ -14,6 +14,9 @@ from audit.home import data_home
 LABEL = "trained"
 """First part of a trained model's identifier; the second is its run's."""
 
+CONVERTED_FOLDER = CONVERTED_LABEL = "converted"
+"""Folder of the data directory, and first part of the identifier of a model converted here."""
+
 MODEL_FOLDER = "model"
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -31,6 +34,17 @@ def list_trained_models() -> Iterator[tuple[str, Path]]:
             is_plain = not run.is_symlink() and not directory.is_symlink()
             if is_plain and (directory / "config.json").is_file():
                 yield f"{LABEL}/{run.name}", directory
+
+
+def list_converted_models() -> Iterator[tuple[str, Path]]:
+    """Yield identifier and directory of every model that was converted here, by identifier."""
+    with suppress(AuditError, OSError):
+        for conversion in sorted((data_home() / CONVERTED_FOLDER).iterdir()):
+            if conversion.name.startswith(".") or conversion.is_symlink():
+                continue
+            for directory in conversion.iterdir():
+                if not directory.is_symlink() and (directory / "config.json").is_file():
+                    yield f"{CONVERTED_LABEL}/{conversion.name}", directory
 
 
 def find_trained_name(directory: Path) -> str:

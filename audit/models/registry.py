@@ -20,8 +20,10 @@ from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model, read_model_files
 from audit.models.limited import call_limited
 from audit.models.model_folder import (
+    CONVERTED_LABEL,
     LABEL,
     find_snapshot,
+    list_converted_models,
     list_trained_models,
     make_printable,
     name_place,
@@ -40,7 +42,8 @@ _MAX_DIRECTORIES = 5_000
 class RegisteredModel:
     """A listed model with its summary, or with the reason why it cannot be loaded.
 
-    `model_id` is the folder's label and the path under it, or "trained/" and the run's name.
+    `model_id` is the folder's label and the path under it, or "trained/" and the run's name, or
+    "converted/" and the conversion's.
     `refusal` is "" if the model can be loaded.
     """
 
@@ -51,10 +54,9 @@ class RegisteredModel:
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
-    """Return the models trained here and the registered ones; refused ones have a reason."""
-    return tuple(
-        _inspect_registered(*model) for model in (*list_trained_models(), *_walk_folders())
-    )
+    """Return the models made here and the registered ones; refused ones have a reason."""
+    models = (*list_trained_models(), *list_converted_models(), *_walk_folders())
+    return tuple(_inspect_registered(*model) for model in models)
 
 
 def resolve_model_path(text: str, *, option: str = "model") -> Path:
@@ -81,7 +83,7 @@ def _inspect_registered(model_id: str, path: Path) -> RegisteredModel:
 
 
 def _list_folders() -> tuple[tuple[str, Path], ...]:
-    return list_registered_folders(VARIABLE, reserved=LABEL, unnamed="models")
+    return list_registered_folders(VARIABLE, reserved=(LABEL, CONVERTED_LABEL), unnamed="models")
 
 
 def _walk_folders() -> Iterator[tuple[str, Path]]:

@@ -72,7 +72,7 @@ def rename_tensors(stored: Mapping[str, _Tensor]) -> tuple[dict[str, _Tensor], t
     return {name: stored[stored_name] for name, stored_name in names.items()}, (*sorted(prefixes),)
 
 
-def _read_header(path: Path) -> Header:
+def read_header(path: Path) -> Header:
     """Read the number type ("F32", ...) and shape of each tensor; the library checks them."""
     broken = AuditError("This is not a whole safetensors file.", do=COPY_FILE)
     try:
@@ -107,7 +107,7 @@ def read_tensors(folder: ModelFolder) -> tuple[Header, tuple[str, ...]]:
             do="Remove those that are not.",
         )
     with name_place(folder.locate(SINGLE_FILE)):
-        return rename_tensors(_read_header(folder.path / SINGLE_FILE))
+        return rename_tensors(read_header(folder.path / SINGLE_FILE))
 
 
 def check_tensors(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:

@@ -570,7 +570,7 @@ def _make_example() -> NoteFile:
 
 def _walk_folders() -> Iterator[NoteFile]:
     """Yield readable files and folders in order of name; links are not followed."""
-    for label, top in list_registered_folders(VARIABLE, reserved="example", unnamed="notes"):
+    for label, top in list_registered_folders(VARIABLE, reserved=("example",), unnamed="notes"):
         for name, inside, names in islice(os.walk(top), _MAX_FOLDERS):
             folder = Path(name)
             parts = (label, *folder.relative_to(top).parts)

@@ -496,7 +496,7 @@ def _draw_folders(say: Words, files: tuple[NoteFile, ...]) -> None:
     """Draw that no folder of notes is registered, or that the folders have no notes."""
     if any(file.file_id != EXAMPLE for file in files):
         return
-    folders = list_registered_folders(VARIABLE, reserved="", unnamed="notes")
+    folders = list_registered_folders(VARIABLE, reserved=(), unnamed="notes")
     missing = "corpus_folder_gone" if os.environ.get(VARIABLE) else "corpus_no_folder"
     draw_absence(say, "corpus_empty_folder" if folders else missing)
     st.code(f"{VARIABLE}=DIR python -m streamlit run app.py", language="bash")

@@ -77,7 +77,7 @@ def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypa
     for path in paths:
         path.mkdir(parents=True)
     monkeypatch.setenv(VARIABLE, os.pathsep.join(map(str, paths)))
-    folders = list_registered_folders(VARIABLE, reserved="trained", unnamed="models")
+    folders = list_registered_folders(VARIABLE, reserved=("trained",), unnamed="models")
     assert [label for label, _ in folders] == ["models-2", "models", "models-3"]
     monkeypatch.delenv(VARIABLE)
     assert list_models() == ()

@@ -1,0 +1,64 @@
+"""The record `conversion.json` of a model that this program wrote from another form of weights."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from audit.errors import AuditError
+from audit.foreign import refuse_errors
+from audit.models.model_folder import ModelFolder, make_printable
+from audit.task import Record
+
+RECORD_FILE = "conversion.json"
+_MAX_BYTES = 10_000
+_DIGEST = r"^[0-9a-f]{64}$"
+_PREFIX = r"^[A-Za-z0-9_.]{0,100}$"
+
+WeightsForm = Literal["pickle", "pickle_shards", "safetensors", "safetensors_shards"]
+
+
+class Conversion(Record):
+    """How a model came about; the file is foreign text when a model is loaded.
+
+    `prefix_removed` and `prefix_added` are the beginnings of tensor names that were taken away and
+    put in front. `head_name` and `head_digest` identify the model whose head was added, "" if none
+    was.
+    """
+
+    version: Literal[1] = 1
+    weights_form: WeightsForm
+    weights_sha256: str = Field(pattern=_DIGEST)
+    """Digest of the weights' file, or of the lines `DIGEST  NAME` of its shards."""
+    prefix_removed: str = Field(default="", pattern=_PREFIX)
+    prefix_added: str = Field(default="", pattern=_PREFIX)
+    is_kind_added: bool = False
+    """Whether `model_type` was missing in config.json and was given."""
+    head_name: str = ""
+    head_digest: str = Field(default="", pattern=f"{_DIGEST}|^$")
+    created: str = Field(pattern=r"^[0-9T:.+-]{10,40}$")
+
+    @model_validator(mode="after")
+    def _check(self) -> Conversion:
+        is_pair = bool(self.head_name) == bool(self.head_digest)
+        if not is_pair or make_printable(self.head_name) != self.head_name:
+            raise ValueError("the head's model is not named, or not in plain letters")
+        return self
+
+
+def read_conversion(folder: ModelFolder) -> Conversion | None:
+    """Return the record of a model's folder; None if there is none, AuditError if it is damaged."""
+    if RECORD_FILE not in folder.files:
+        return None
+    record_bytes = folder.read(RECORD_FILE, max_bytes=_MAX_BYTES)
+    refusal = AuditError(
+        "This is not a record of `models convert`, which says whose head the model has.",
+        where=folder.locate(RECORD_FILE),
+        do="Convert the model again; remove the file if another program wrote it.",
+    )
+    with refuse_errors(refusal):
+        try:
+            return Conversion.read(record_bytes, where="")
+        except AuditError:
+            raise refusal from None

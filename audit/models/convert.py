@@ -1,0 +1,613 @@
+"""Convert a model's weights into one safetensors file, in a new folder.
+
+Pickled weights are read by a process of their own that is shut off (`pickled_weights.py`); the
+folder that results passes the same checks as any other model. An encoder that was saved without
+its masked-LM head gets the head of another model, on request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from audit.errors import AuditError, Message
+from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
+from audit.home import salted_digest
+from audit.models.architectures import (
+    _KNOWN_EXTRA,
+    MAX_CONFIG_BYTES,
+    ModelConfig,
+    compute_expected_shapes,
+    find_shared_tensors,
+    parse_config,
+    update_tensor_name,
+)
+from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
+from audit.models.inspect import ModelFiles, read_model_files
+from audit.models.limited import PROCESSOR_SECONDS, WALL_SECONDS, call_limited
+from audit.models.model_folder import (
+    CONVERTED_FOLDER,
+    COPY_FILE,
+    ModelFolder,
+    make_printable,
+    name_place,
+    open_folder,
+)
+from audit.models.tokenizer_files import (
+    CONFIG_FILE,
+    DEFAULT_TOKENIZERS,
+    TokenizerFiles,
+    read_tokenizer_files,
+)
+from audit.models.weights_header import SINGLE_FILE, read_header
+from audit.progress import Meter, Phase
+from audit.shelf import Shelf, fingerprint, make_time_stamp, whole_folder, write_whole
+from audit.task import SHORT, Contact, Question, Task, read_file_states
+
+_MAX_INDEX_BYTES = 4_000_000
+_MAX_SHARDS = 200
+_MAX_TOKENIZER_CONFIG_BYTES = 32_000_000
+_PICKLE = "pytorch_model.bin"
+# Form of weights: its single file or its index, and the names of its shards.
+_FORMS: Mapping[WeightsForm, tuple[str, str]] = {
+    "safetensors": (SINGLE_FILE, ""),
+    "safetensors_shards": (f"{SINGLE_FILE}.index.json", r"model-\d{5}-of-\d{5}\.safetensors"),
+    "pickle": (_PICKLE, ""),
+    "pickle_shards": (f"{_PICKLE}.index.json", r"pytorch_model-\d{5}-of-\d{5}\.bin"),
+}
+"""In the order in which transformers looks for them."""
+_PICKLED: tuple[WeightsForm, ...] = ("pickle", "pickle_shards")
+_EMBEDDING = "embeddings.word_embeddings.weight"
+_OWN_DROPOUT = ("hidden_dropout", "attention_dropout")
+
+# Measured: torch.load reads some 500 MB a second, and less beside other work.
+_SLOWEST_LOAD = 10_000_000
+_SLOWEST_WALL = 1_000_000
+_BASE_MEMORY_BYTES = 2_000_000_000
+_MEMORY_SHARE = 3
+
+_HASHING, _READING, _CHECKING = "reading the weights", "rewriting the weights", "checking the model"
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The files of a model's weights, and the tensors that their index names (none without)."""
+
+    form: WeightsForm
+    files: tuple[str, ...]
+    indexed_names: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ConversionPlan:
+    """A model that can be converted, as far as its small files show."""
+
+    folder: ModelFolder
+    config: ModelConfig
+    raw_config: Mapping[str, object]
+    weights: _Weights
+    tokenizer: TokenizerFiles
+    head: ModelFiles | None
+    """The model whose head is added."""
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the weights."""
+        return sum((self.folder.path / file).stat().st_size for file in self.weights.files)
+
+    def list_head_tensors(self) -> set[str]:
+        """Return the names of the head's tensors."""
+        return _list_head_tensors(self.config)
+
+
+def plan_conversion(
+    source: Path, *, head_from: Path | None = None, model_type: str = ""
+) -> ConversionPlan:
+    """Check what can be checked before weights are read; raise AuditError if it is refused."""
+    folder = open_folder(source)
+    unreadable = AuditError(
+        "The model's files cannot be understood.",
+        where=folder.name,
+        do="Copy them again from where the model was saved.",
+    )
+    with refuse_errors(unreadable):
+        raw_config = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
+        if model_type and raw_config.get("model_type") not in (None, model_type):
+            raise AuditError(
+                "config.json says that the model is of another kind, {kind}.",
+                where=folder.name,
+                do="Leave --model-type out.",
+                kind=f'"{make_printable(str(raw_config["model_type"]))}"',
+            )
+        raw_config |= {"model_type": model_type} if model_type else {}
+        config = parse_config(raw_config, place=folder.locate("config.json"))
+        default_class = str(
+            raw_config.get("tokenizer_class") or DEFAULT_TOKENIZERS[config.architecture]
+        )
+        tokenizer = read_tokenizer_files(folder, default_class=default_class)
+        weights = _find_weights(folder)
+    for file in weights.files:
+        _refuse_other_bytes(folder, file, is_pickle=weights.form in _PICKLED)
+    head = None if head_from is None else read_model_files(head_from)
+    if head is not None:
+        _refuse_other_head(head, config=config, name=folder.name)
+    return ConversionPlan(folder, config, raw_config, weights, tokenizer, head)
+
+
+def _find_weights(folder: ModelFolder) -> _Weights:
+    if any(file.startswith("adapter_") for file in folder.files):
+        raise AuditError(
+            "The directory holds an adapter; without it the model is another one.",
+            where=folder.name,
+            do="Merge the adapter into the model and save that.",
+        )
+    for form, (file, shard_name) in _FORMS.items():
+        if file in folder.files:
+            if not shard_name:
+                return _Weights(form, (file,), frozenset())
+            return _read_index(folder, file, form=form, shard_name=shard_name)
+    raise AuditError(
+        "The directory holds no weights that can be converted.",
+        where=folder.name,
+        do="Give the directory with pytorch_model.bin, model.safetensors, or shards with their "
+        "index.",
+    )
+
+
+def _read_index(folder: ModelFolder, file: str, *, form: WeightsForm, shard_name: str) -> _Weights:
+    """Read which shard has which tensor; every shard is a plain file of the directory."""
+    files_by_tensor = folder.json(file, max_bytes=_MAX_INDEX_BYTES).get("weight_map")
+    if not isinstance(files_by_tensor, dict) or not files_by_tensor:
+        raise AuditError("This is not an index of shards.", where=folder.locate(file), do=COPY_FILE)
+    shards = sorted({str(shard) for shard in files_by_tensor.values()})
+    for shard in shards:
+        is_named_well = re.fullmatch(shard_name, shard) and len(shards) <= _MAX_SHARDS
+        if not is_named_well or shard not in folder.files:
+            raise AuditError(
+                "The index names {shard}, which is missing or is no shard.",
+                where=folder.locate(file),
+                do="Copy all shards of the model into the directory.",
+                shard=f'"{make_printable(shard)}"',
+            )
+    return _Weights(form, tuple(shards), frozenset(files_by_tensor))
+
+
+def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> None:
+    """Refuse a file that is not what its name says, by its first and last bytes."""
+    place = folder.locate(file)
+    with locate_errors(place), open_regular(folder.path / file) as stream:
+        start = stream.read(512)
+        n_bytes = stream.seek(0, 2)
+        stream.seek(max(0, n_bytes - 65_557))  # a zip ends with 22 bytes and a comment of 65,535
+        end = stream.read()
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if not start:
+        raise AuditError("The file is empty.", where=place, do=COPY_FILE)
+    if text.startswith(b"version https://git-lfs"):
+        raise AuditError(
+            "This is a pointer of Git LFS, not the weights.",
+            where=place,
+            do="Fetch the file itself: `git lfs pull` in the clone, or download it by hand.",
+        )
+    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
+        raise AuditError(
+            "This is a web page, not the weights: a page was saved in place of the file.",
+            where=place,
+            do="Download the file itself.",
+        )
+    if not is_pickle:
+        return
+    is_zip = start.startswith(b"PK\x03\x04")
+    if is_zip and b"PK\x05\x06" not in end:
+        raise AuditError(
+            "The file ends too early: it was not copied to its end.", where=place, do=COPY_FILE
+        )
+    if not is_zip and not start.startswith(b"\x80"):
+        raise AuditError("This is not a PyTorch file.", where=place, do=COPY_FILE)
+
+
+def _list_head_tensors(config: ModelConfig) -> set[str]:
+    root = f"{config.architecture}."
+    return {name for name in compute_expected_shapes(config) if not name.startswith(root)}
+
+
+def _refuse_other_head(head: ModelFiles, *, config: ModelConfig, name: str) -> None:
+    """Refuse the head of a model of another kind or shape, or one that is not that model's own."""
+    if head.conversion is not None and head.conversion.head_name:
+        raise AuditError(
+            "The head of this model is itself another model's.",
+            where=head.folder.name,
+            do="Give the model that the head comes from.",
+        )
+    differences = [
+        field
+        for field in ("architecture", *type(config).model_fields)
+        if field not in ("settings", *_OWN_DROPOUT)
+        and getattr(config, field) != getattr(head.config, field, None)
+    ]
+    if differences:
+        raise AuditError(
+            "The model cannot take this head, because they differ in {differences}.",
+            where=Message("{one} and {other}", one=head.folder.name, other=name),
+            do="Choose the general model that the hospital's training started from.",
+            differences=differences,
+        )
+
+
+def _refuse_other_tokenizer(head_from: Path, source: Path, model_type: str) -> None:
+    """Refuse a head whose model reads text as other tokens; runs in a process with limits."""
+    from audit.models.tokenizer import build_tokenizer, refuse_unlike
+
+    plan = plan_conversion(source, head_from=head_from, model_type=model_type)
+    assert plan.head is not None
+    models = (
+        (plan.head.tokenizer, plan.head.config, plan.head.folder.name),
+        (plan.tokenizer, plan.config, plan.folder.name),
+    )
+    tokenizers = [
+        build_tokenizer(files, config=config, name=name) for files, config, name in models
+    ]
+    refuse_unlike(*tokenizers, names=(models[0][2], models[1][2]))
+
+
+Need = Literal["", "weights", "head"]
+
+
+def find_need(path: Path) -> Need:
+    """Return why a refused model needs a conversion; "" if a conversion would not help.
+
+    "weights": they are pickled or in shards. "head": they lack the masked-LM head.
+    """
+    try:
+        plan = plan_conversion(path)
+        if plan.weights.form != "safetensors":
+            return "weights"
+        names = {update_tensor_name(name) for name in read_header(path / SINGLE_FILE)}
+        tensor_names, _, _ = _find_current_names(names, config=plan.config)
+    except AuditError:
+        return ""
+    return "" if plan.list_head_tensors() & set(tensor_names.values()) else "head"
+
+
+def _find_current_names(
+    names: Collection[str], *, config: ModelConfig
+) -> tuple[dict[str, str], str, str]:
+    """Return a map from stored to expected names, and the prefixes that are removed and added.
+
+    A body that was saved alone lacks the root ("bert."). Wrappers of a training put something in
+    front ("module."). The word embedding shows both.
+    """
+    root = f"{config.architecture}."
+    expected = compute_expected_shapes(config)
+    prefixes = {name.removesuffix(_EMBEDDING) for name in names if name.endswith(_EMBEDDING)}
+    prefix = min(prefixes, key=len) if prefixes else root
+    removed, added = (prefix.removesuffix(root), "") if prefix.endswith(root) else (prefix, root)
+
+    def find_current_name(name: str) -> str:
+        bare_name = name.removeprefix(removed)
+        for current_name in (update_tensor_name(bare_name), update_tensor_name(added + bare_name)):
+            if current_name in expected or _KNOWN_EXTRA.fullmatch(current_name):
+                return current_name
+        return name
+
+    return {name: find_current_name(name) for name in names}, removed, added
+
+
+class ConvertTask(Task):
+    """A conversion of a model into a new folder, or into one of the data directory."""
+
+    job = "convert"
+
+    source: Path
+    out: Path | None = Field(default=None, description="a new folder")
+    head_from: Path | None = Field(
+        default=None,
+        description="directory of the general model, whose masked-LM head an encoder gets that was "
+        "saved without one; reports say so",
+    )
+    model_type: str = Field(
+        default="", max_length=40, description="kind of the model, if config.json lacks it: bert"
+    )
+    conversion_id: str = ""
+    """Identifier of a kept model, known once the question is made."""
+
+    def plan(self) -> ConversionPlan:
+        """Return the checked plan; raises AuditError if the model is refused."""
+        return plan_conversion(self.source, head_from=self.head_from, model_type=self.model_type)
+
+    def question(self) -> Question:
+        """Return the question; equal questions share one kept model until a file changes."""
+        plan = self.plan()
+        about = {
+            "files": read_file_states(self.source, self.head_from, where=plan.folder.name),
+            "model_type": self.model_type,
+        }
+        conversion_id = salted_digest(f"convert {json.dumps(about, sort_keys=True)}")[:12]
+        return self.with_(conversion_id=conversion_id).make_question(
+            label=plan.folder.name,
+            device=SHORT,
+            about=[conversion_id, None if self.out is None else str(self.out)],
+        )
+
+    @classmethod
+    def read_answer(cls, question: Question) -> tuple[str, ...]:
+        """Return the identifier of the kept model of this question."""
+        conversion_id = str(question.order.get("conversion_id", ""))
+        is_kept = not question.order.get("out") and CONVERTED.place(conversion_id).is_dir()
+        return (conversion_id,) if is_kept else ()
+
+    @classmethod
+    def clear_abandoned(cls) -> None:
+        """Remove half-written models of killed processes."""
+        CONVERTED.clear_abandoned()
+
+    def run(self, contact: Contact) -> tuple[str, ...]:
+        """Convert the model; return the identifier of a kept one."""
+        plan = self.plan()
+        if self.head_from is not None:
+            inputs = self.head_from, self.source, self.model_type
+            call_limited(_refuse_other_tokenizer, *inputs, place=plan.folder.name)
+        with self._open_target(plan) as target:
+            _convert(plan, target, contact=contact, is_kind_added=bool(self.model_type))
+        return (self.conversion_id,)
+
+    @contextmanager
+    def _open_target(self, plan: ConversionPlan) -> Iterator[Path]:
+        if self.out is not None:
+            with whole_folder(self.out, place="out") as folder:
+                yield folder
+            return
+        with CONVERTED.making(self.conversion_id) as folder:
+            model_folder = folder / name_model_folder(plan.folder.name)
+            model_folder.mkdir(mode=0o700)
+            yield model_folder
+
+
+def name_model_folder(name: str) -> str:
+    """Return a folder's name for a model's display name, within the bounds of file systems."""
+    plain_name = "".join(ch if ch not in "/\\" else "-" for ch in name).strip(". ")
+    return plain_name.encode("utf-8")[:200].decode("utf-8", "ignore") or "model"
+
+
+@dataclass(frozen=True)
+class ConvertedModel:
+    """A converted model of the data directory; `path` is the model's own directory."""
+
+    conversion_id: str
+    path: Path
+    record: Conversion
+
+    @property
+    def name(self) -> str:
+        """The name of the model that it was made from."""
+        return self.path.name
+
+    @property
+    def created(self) -> str:
+        """When it was converted, ISO 8601."""
+        return self.record.created
+
+
+def _read_converted(folder: Path) -> ConvertedModel:
+    (path,) = (entry for entry in folder.iterdir() if entry.is_dir())
+    record = Conversion.read((path / RECORD_FILE).read_bytes(), where=RECORD_FILE)
+    return ConvertedModel(folder.name, path, record)
+
+
+CONVERTED = Shelf(CONVERTED_FOLDER, label="converted model", read=_read_converted)
+
+
+# The conversion itself: in a job's process, which may import torch.
+
+
+def _convert(plan: ConversionPlan, target: Path, *, contact: Contact, is_kind_added: bool) -> None:
+    """Write the converted model into an empty folder, and check it as any other model."""
+    from audit.models.load import load_model
+
+    n_bytes = plan.n_bytes
+    refuse_without_memory(2 * n_bytes, place=plan.folder.name)
+    phases = (
+        Phase(_HASHING, n_bytes, 1e-9, kind="convert hashing"),
+        Phase(_READING, 2 * n_bytes, 2e-9, kind="convert rewriting"),
+        Phase(_CHECKING, 1, 2e-9 * n_bytes + 2),
+    )
+    meter = Meter(phases, listener=contact.listen, should_stop=contact.should_stop)
+    files = [plan.folder.path / file for file in plan.weights.files]
+    states = read_file_states(*files, where=plan.folder.name)
+    weights_digest = _digest_files(plan, meter=meter)
+    tensors = _read_parts(plan, target, meter=meter, contact=contact)
+    if read_file_states(*files, where=plan.folder.name) != states:
+        raise AuditError(
+            "The file changed while it was being read.",
+            where=plan.folder.name,
+            do="Try again when nothing writes into the directory.",
+        )
+    record = _write_model(
+        plan, tensors, target, meter=meter, digest=weights_digest, is_kind_added=is_kind_added
+    )
+    del tensors
+    write_whole(target / RECORD_FILE, record.to_bytes())
+    meter.finish(_READING)
+    meter.add(_CHECKING, 0)
+    with _name_source(plan.folder.name, target=target):
+        load_model(target)
+    meter.add(_CHECKING, 1)
+
+
+@contextmanager
+def _name_source(name: str, *, target: Path) -> Iterator[None]:
+    """Call the model by its source's name in errors, not by that of the folder in the making."""
+    try:
+        yield
+    except AuditError as error:
+        where = str(error.where).replace(make_printable(target.name), name)
+        raise AuditError(error.what, where=where, do=error.do) from None
+
+
+def _digest_files(plan: ConversionPlan, *, meter: Meter) -> str:
+    digests = {}
+    for file in plan.weights.files:
+        with locate_errors(plan.folder.locate(file)):
+            digests[file] = fingerprint(
+                plan.folder.path / file, on_bytes=lambda n: meter.add(_HASHING, n)
+            )
+    meter.finish(_HASHING)
+    if len(digests) == 1:
+        return next(iter(digests.values()))
+    lines = "".join(f"{digest}  {file}\n" for file, digest in digests.items())
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _read_parts(
+    plan: ConversionPlan, target: Path, *, meter: Meter, contact: Contact
+) -> dict[str, Any]:
+    """Return the tensors of all files by their stored names."""
+    tensors: dict[str, Any] = {}
+    for file in plan.weights.files:
+        place, path = plan.folder.locate(file), plan.folder.path / file
+        meter.add(_READING, 0)
+        rewritten_path = None
+        if plan.weights.form in _PICKLED:
+            rewritten_path = target / f"{file}.safetensors"
+            _rewrite(path, rewritten_path, place=place, contact=contact)
+        part = _read_safetensors(rewritten_path or path, place=place)
+        if rewritten_path is not None:
+            rewritten_path.unlink()
+        if part.keys() & tensors.keys():
+            raise AuditError(
+                "Two shards hold a tensor of the same name.", where=place, do=COPY_FILE
+            )
+        tensors |= part
+        meter.add(_READING, path.stat().st_size)
+    if plan.weights.indexed_names and plan.weights.indexed_names != tensors.keys():
+        raise AuditError(
+            "The shards do not hold the tensors that their index names.",
+            where=plan.folder.name,
+            do="Copy the index and all shards again from where the model was saved.",
+        )
+    return tensors
+
+
+def _rewrite(source: Path, target: Path, *, place: str, contact: Contact) -> None:
+    """Write one pickled file as safetensors in a process that is shut off and has limits."""
+    from audit.models.pickled_weights import SAVE_ANEW, rewrite_pickle
+
+    n_bytes = source.stat().st_size
+    seconds = PROCESSOR_SECONDS + n_bytes // _SLOWEST_LOAD
+    memory = _BASE_MEMORY_BYTES + _MEMORY_SHARE * n_bytes
+    refusal = AuditError(
+        "Reading the weights took more than {seconds} seconds of a processor, or more than "
+        "{n_bytes:.0f} GB of memory, and was stopped.",
+        do=SAVE_ANEW,
+        seconds=seconds,
+        n_bytes=memory / 1e9,
+    )
+    with name_place(place):
+        call_limited(
+            rewrite_pickle,
+            source,
+            target,
+            place=place,
+            seconds=seconds,
+            n_bytes=memory,
+            wall_seconds=WALL_SECONDS + n_bytes // _SLOWEST_WALL,
+            should_stop=contact.should_stop,
+            refusal=refusal,
+        )
+
+
+def _read_safetensors(path: Path, *, place: str) -> dict[str, Any]:
+    """Read the tensors of a safetensors file into own memory."""
+    from safetensors.torch import load
+
+    with name_place(place):
+        read_header(path)
+        with locate_errors(place), open_regular(path) as file:
+            weights_bytes = file.read()
+        refusal = AuditError("This is not a whole safetensors file.", do=COPY_FILE)
+        with refuse_errors(refusal):
+            tensors: dict[str, Any] = load(weights_bytes)
+    return tensors
+
+
+def _write_model(
+    plan: ConversionPlan,
+    tensors: Mapping[str, Any],
+    target: Path,
+    *,
+    meter: Meter,
+    digest: str,
+    is_kind_added: bool,
+) -> Conversion:
+    """Write weights, configuration and tokenizer; return the record of the conversion."""
+    from audit.models.pickled_weights import write_safetensors
+
+    current_names, removed, added = _find_current_names(tensors, config=plan.config)
+    current_tensors = {current_names[name]: tensor for name, tensor in tensors.items()}
+    with name_place(plan.folder.name):
+        if len(current_tensors) != len(tensors):
+            raise AuditError("A tensor is there under its old and its new name.")
+        has_head = bool(plan.list_head_tensors() & current_tensors.keys())
+        _refuse_head(has_head=has_head, is_head_given=plan.head is not None)
+    head_digest = ""
+    if plan.head is not None:
+        head_tensors, head_digest = _read_head(plan.head, config=plan.config)
+        current_tensors |= head_tensors
+    # The numbers of all tensors are written once more than they were read.
+    with (target / SINGLE_FILE).open("wb") as file:
+        write_safetensors(current_tensors, file, on_bytes=lambda n: meter.add(_READING, n))
+    config_bytes = json.dumps(plan.raw_config, indent=2, sort_keys=True).encode()
+    write_whole(target / "config.json", config_bytes)
+    tokenizer_bytes = dict(plan.tokenizer.all_files)
+    if CONFIG_FILE in plan.folder.files:
+        tokenizer_bytes[CONFIG_FILE] = plan.folder.read(
+            CONFIG_FILE, max_bytes=_MAX_TOKENIZER_CONFIG_BYTES
+        )
+    for file_name, content in tokenizer_bytes.items():
+        write_whole(target / file_name, content)
+    return Conversion(
+        weights_form=plan.weights.form,
+        weights_sha256=digest,
+        prefix_removed=removed,
+        prefix_added=added,
+        is_kind_added=is_kind_added,
+        head_name=plan.head.folder.name if plan.head else "",
+        head_digest=head_digest,
+        created=make_time_stamp(),
+    )
+
+
+def _refuse_head(*, has_head: bool, is_head_given: bool) -> None:
+    """Refuse a model without a head, and another model's head for a model that has its own."""
+    if not has_head and not is_head_given:
+        raise AuditError(
+            "The model has no masked-language-model head, so it gives no word a probability.",
+            do="Convert the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining; if "
+            "there is none, convert this one with the head of the general model (--head-from).",
+        )
+    if has_head and is_head_given:
+        raise AuditError("The model has a head of its own.", do="Leave --head-from out.")
+
+
+def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Any], str]:
+    """Return the tensors of a model's head, and the model's digest.
+
+    A head whose matrix is the word embedding takes that of the model that gets it.
+    """
+    place = head.folder.locate(SINGLE_FILE)
+    with locate_errors(place):
+        digest = head.digest(fingerprint(head.weights))
+    names = _list_head_tensors(config)
+    embedding = f"{config.architecture}.{_EMBEDDING}"
+    names -= {name for name, twin in find_shared_tensors(config).items() if twin == embedding}
+    stored = _read_safetensors(head.weights, place=place)
+    tensors = {update_tensor_name(name): tensor for name, tensor in stored.items()}
+    return {name: tensors[name] for name in names if name in tensors}, digest
