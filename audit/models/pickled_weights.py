@@ -46,7 +46,7 @@ _MAX_NAME_CHARS = 300
 # numbers that claims to be large.
 _MAX_GROWTH = 3
 _SLACK_BYTES = 1_000_000
-_FOREIGN_OBJECT = re.compile(r"(?:GLOBAL|class|type|function|global) '?([\w.]{1,200})")
+_FOREIGN_OBJECT = re.compile(r"GLOBAL ([\w.]{1,200})")
 
 
 def rewrite_pickle(source: Path, target: Path) -> int:

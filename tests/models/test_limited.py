@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from audit.errors import AuditError
+from audit.errors import AuditCancelled, AuditError
 from audit.models import limited
 from audit.models.limited import call_limited
 from benchmarks.hostile_tokenizers import replacement, sequence
@@ -58,6 +58,11 @@ def leave_a_file() -> list[str]:
         return [file.name, str(os.getpid())]
 
 
+def note_and_spin(path: str) -> None:
+    Path(path).write_text(str(os.getpid()))
+    spin()
+
+
 def end() -> None:
     os._exit(0)
 
@@ -77,6 +82,23 @@ def test_what_hangs_or_ends_without_an_answer_is_refused(function: Any) -> None:
         call_limited(function, place="here", seconds=1)
     assert time.monotonic() - start < limited.WALL_SECONDS
     assert call_limited(doubled, 1, place="") == 2
+
+
+def test_a_call_that_is_stopped_ends_its_process(tmp_path: Path) -> None:
+    note = tmp_path / "process"
+    with pytest.raises(AuditCancelled):
+        call_limited(
+            note_and_spin,
+            str(note),
+            place="here",
+            should_stop=lambda: note.exists() and note.read_text() != "",
+        )
+    process = int(note.read_text())
+    deadline = time.monotonic() + limited.PROCESSOR_SECONDS / 2
+    while Path(f"/proc/{process}").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not Path(f"/proc/{process}").exists()
+    assert call_limited(chat, 5_000_000, place="", should_stop=lambda: False) == "x" * 5_000_000
 
 
 def test_what_grows_is_refused() -> None:
