@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,16 +22,17 @@ WeightsForm = Literal["pickle", "pickle_shards", "safetensors", "safetensors_sha
 class Conversion(Record):
     """How a model came about; the file is foreign text when a model is loaded.
 
-    `prefix_removed` and `prefix_added` are the beginnings of tensor names that were taken away and
-    put in front. `head_name` and `head_digest` identify the model whose head was added, "" if none
-    was.
+    `prefixes_removed` and `prefix_added` are beginnings of tensor names that were taken away and
+    put in front. `head_name` and `head_digest` identify the model whose head was added.
     """
 
     version: Literal[1] = 1
     weights_form: WeightsForm
     weights_sha256: str = Field(pattern=_DIGEST)
     """Digest of the weights' file, or of the lines `DIGEST  NAME` of its shards."""
-    prefix_removed: str = Field(default="", pattern=_PREFIX)
+    prefixes_removed: tuple[Annotated[str, Field(pattern=_PREFIX)], ...] = Field(
+        default=(), max_length=10
+    )
     prefix_added: str = Field(default="", pattern=_PREFIX)
     is_kind_added: bool = False
     """Whether `model_type` was missing in config.json and was given."""

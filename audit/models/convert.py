@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,12 @@ from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
 from audit.home import salted_digest
 from audit.models.architectures import (
-    _KNOWN_EXTRA,
     MAX_CONFIG_BYTES,
     ModelConfig,
     compute_expected_shapes,
     find_shared_tensors,
+    list_kinds,
     parse_config,
-    update_tensor_name,
 )
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
 from audit.models.inspect import ModelFiles, read_model_files
@@ -36,10 +35,18 @@ from audit.models.limited import WALL_SECONDS, call_limited
 from audit.models.model_folder import (
     CONVERTED_FOLDER,
     COPY_FILE,
+    SINGLE_FILE,
     ModelFolder,
     make_printable,
     name_place,
     open_folder,
+    refuse_stand_in,
+)
+from audit.models.other_forms import (
+    find_other_form,
+    refuse_missing_config,
+    refuse_missing_kind,
+    refuse_other_kinds,
 )
 from audit.models.tokenizer_files import (
     CONFIG_FILE,
@@ -47,7 +54,7 @@ from audit.models.tokenizer_files import (
     TokenizerFiles,
     read_tokenizer_files,
 )
-from audit.models.weights_header import SINGLE_FILE, read_header
+from audit.models.weights_header import read_header, read_tensors, rename_tensors
 from audit.progress import Meter, Phase
 from audit.shelf import Shelf, fingerprint, make_time_stamp, whole_folder, write_whole
 from audit.task import SHORT, Contact, Question, Task, read_file_states
@@ -65,7 +72,6 @@ _FORMS: Mapping[WeightsForm, tuple[str, str]] = {
 }
 """In the order in which transformers looks for them."""
 _PICKLED: tuple[WeightsForm, ...] = ("pickle", "pickle_shards")
-_EMBEDDING = "embeddings.word_embeddings.weight"
 _OWN_DROPOUT = ("hidden_dropout", "attention_dropout")
 
 # Measured: torch.load reads some 500 MB in a second of a processor, but by the clock a job may get
@@ -121,15 +127,7 @@ def plan_conversion(
         do="Copy them again from where the model was saved.",
     )
     with refuse_errors(unreadable):
-        raw_config = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
-        if model_type and raw_config.get("model_type") not in (None, model_type):
-            raise AuditError(
-                "config.json says that the model is of another kind, {kind}.",
-                where=folder.name,
-                do="Leave --model-type out.",
-                kind=f'"{make_printable(str(raw_config["model_type"]))}"',
-            )
-        raw_config |= {"model_type": model_type} if model_type else {}
+        raw_config = _read_config(folder, model_type=model_type)
         config = parse_config(raw_config, place=folder.locate("config.json"))
         default_class = str(
             raw_config.get("tokenizer_class") or DEFAULT_TOKENIZERS[config.architecture]
@@ -144,23 +142,40 @@ def plan_conversion(
     return ConversionPlan(folder, config, raw_config, weights, tokenizer, head)
 
 
-def _find_weights(folder: ModelFolder) -> _Weights:
-    if any(file.startswith("adapter_") for file in folder.files):
+def _read_config(folder: ModelFolder, *, model_type: str) -> dict[str, object]:
+    """Read config.json, with the given kind if it lacks one; refuse what no conversion helps."""
+    form = find_other_form(folder)
+    if form and not form.is_convertible:
+        form.refuse(folder)
+    refuse_missing_config(folder)
+    raw_config = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
+    place = folder.locate("config.json")
+    if model_type and raw_config.get("model_type") not in (None, model_type):
         raise AuditError(
-            "The directory holds an adapter; without it the model is another one.",
-            where=folder.name,
-            do="Merge the adapter into the model and save that.",
+            "config.json says that the model is of another kind, {kind}.",
+            where=place,
+            do="Leave --model-type out.",
+            kind=f'"{make_printable(str(raw_config["model_type"]))}"',
         )
+    raw_config |= {"model_type": model_type} if model_type else {}
+    refuse_other_kinds(raw_config, kinds=list_kinds(), place=place)
+    refuse_missing_kind(raw_config, tensor_names=(), kinds=list_kinds(), place=place)
+    return raw_config
+
+
+def _find_weights(folder: ModelFolder) -> _Weights:
     for form, (file, shard_name) in _FORMS.items():
         if file in folder.files:
+            if form == "safetensors":
+                read_tensors(folder)
             if not shard_name:
                 return _Weights(form, (file,), frozenset())
             return _read_index(folder, file, form=form, shard_name=shard_name)
     raise AuditError(
-        "The directory holds no weights that can be converted.",
+        "The shards have no index, so it is not clear which belong to the model.",
         where=folder.name,
-        do="Give the directory with pytorch_model.bin, model.safetensors, or shards with their "
-        "index.",
+        do="Copy the file {index} beside them.",
+        index=f"{SINGLE_FILE}.index.json / {_PICKLE}.index.json",
     )
 
 
@@ -190,21 +205,10 @@ def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> N
         n_bytes = stream.seek(0, 2)
         stream.seek(max(0, n_bytes - 65_557))  # a zip ends with 22 bytes and a comment of 65,535
         end = stream.read()
-    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    with name_place(place):
+        refuse_stand_in(start)
     if not start:
         raise AuditError("The file is empty.", where=place, do=COPY_FILE)
-    if text.startswith(b"version https://git-lfs"):
-        raise AuditError(
-            "This is a pointer of Git LFS, not the weights.",
-            where=place,
-            do="Fetch the file itself: `git lfs pull` in the clone, or download it by hand.",
-        )
-    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
-        raise AuditError(
-            "This is a web page, not the weights: a page was saved in place of the file.",
-            where=place,
-            do="Download the file itself.",
-        )
     if not is_pickle:
         return
     is_zip = start.startswith(b"PK\x03\x04")
@@ -216,8 +220,13 @@ def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> N
         raise AuditError("This is not a PyTorch file.", where=place, do=COPY_FILE)
 
 
+def _find_root(config: ModelConfig) -> str:
+    """Return what the names of the body's tensors begin with ("bert."); an embedding is first."""
+    return next(iter(compute_expected_shapes(config))).partition(".")[0] + "."
+
+
 def _list_head_tensors(config: ModelConfig) -> set[str]:
-    root = f"{config.architecture}."
+    root = _find_root(config)
     return {name for name in compute_expected_shapes(config) if not name.startswith(root)}
 
 
@@ -272,35 +281,26 @@ def find_need(path: Path) -> Need:
         plan = plan_conversion(path)
         if plan.weights.form != "safetensors":
             return "weights"
-        names = {update_tensor_name(name) for name in read_header(path / SINGLE_FILE)}
-        tensor_names, _, _ = _find_current_names(names, config=plan.config)
+        header, _ = read_tensors(plan.folder)
     except AuditError:
         return ""
-    return "" if plan.list_head_tensors() & set(tensor_names.values()) else "head"
+    return "" if plan.list_head_tensors() & header.keys() else "head"
 
 
-def _find_current_names(
-    names: Collection[str], *, config: ModelConfig
-) -> tuple[dict[str, str], str, str]:
-    """Return a map from stored to expected names, and the prefixes that are removed and added.
+def _name_tensors(
+    stored: Mapping[str, Any], *, config: ModelConfig
+) -> tuple[dict[str, Any], tuple[str, ...], str]:
+    """Return tensors by their expected names, and the prefixes that were removed and added.
 
-    A body that was saved alone lacks the root ("bert."). Wrappers of a training put something in
-    front ("module."). The word embedding shows both.
+    A body that was saved alone lacks the root ("bert.").
     """
-    root = f"{config.architecture}."
-    expected = compute_expected_shapes(config)
-    prefixes = {name.removesuffix(_EMBEDDING) for name in names if name.endswith(_EMBEDDING)}
-    prefix = min(prefixes, key=len) if prefixes else root
-    removed, added = (prefix.removesuffix(root), "") if prefix.endswith(root) else (prefix, root)
-
-    def find_current_name(name: str) -> str:
-        bare_name = name.removeprefix(removed)
-        for current_name in (update_tensor_name(bare_name), update_tensor_name(added + bare_name)):
-            if current_name in expected or _KNOWN_EXTRA.fullmatch(current_name):
-                return current_name
-        return name
-
-    return {name: find_current_name(name) for name in names}, removed, added
+    tensors, removed = rename_tensors(stored)
+    root, expected = _find_root(config), compute_expected_shapes(config)
+    is_rooted = any(name.startswith(root) for name in tensors)
+    if is_rooted or not any(root + name in expected for name in tensors):
+        return tensors, removed, ""
+    named = {name if name in expected else root + name: tensors[name] for name in tensors}
+    return named, removed, root
 
 
 class ConvertTask(Task):
@@ -329,7 +329,7 @@ class ConvertTask(Task):
         """Return the question; equal questions share one kept model until a file changes."""
         plan = self.plan()
         about = {
-            "files": read_file_states(self.source, self.head_from, where=plan.folder.name),
+            "files": _read_states(plan),
             "model_type": self.model_type,
         }
         conversion_id = salted_digest(f"convert {json.dumps(about, sort_keys=True)}")[:12]
@@ -371,6 +371,18 @@ class ConvertTask(Task):
             model_folder = folder / name_model_folder(plan.folder.name)
             model_folder.mkdir(mode=0o700)
             yield model_folder
+
+
+def _read_states(plan: ConversionPlan) -> list[list[object]]:
+    """Return the state of every file of the model, and of the head's model."""
+    head_folder = plan.head.folder if plan.head else None
+    return [
+        state
+        for folder in filter(None, (plan.folder, head_folder))
+        for state in read_file_states(
+            *(folder.path / file for file in folder.files), where=folder.name
+        )
+    ]
 
 
 def name_model_folder(name: str) -> str:
@@ -422,11 +434,10 @@ def _convert(plan: ConversionPlan, target: Path, *, contact: Contact, is_kind_ad
         Phase(_CHECKING, 1, 2e-9 * n_bytes + 2),
     )
     meter = Meter(phases, listener=contact.listen, should_stop=contact.should_stop)
-    files = [plan.folder.path / file for file in plan.weights.files]
-    states = read_file_states(*files, where=plan.folder.name)
+    states = _read_states(plan)
     weights_digest = _digest_files(plan, meter=meter)
     tensors = _read_parts(plan, target, meter=meter, contact=contact)
-    if read_file_states(*files, where=plan.folder.name) != states:
+    if _read_states(plan) != states:
         raise AuditError(
             "The file changed while it was being read.",
             where=plan.folder.name,
@@ -552,13 +563,10 @@ def _write_model(
     """Write weights, configuration and tokenizer; return the record of the conversion."""
     from audit.models.pickled_weights import write_safetensors
 
-    current_names, removed, added = _find_current_names(tensors, config=plan.config)
-    current_tensors = {current_names[name]: tensor for name, tensor in tensors.items()}
     with name_place(plan.folder.name):
-        if len(current_tensors) != len(tensors):
-            raise AuditError("A tensor is there under its old and its new name.")
-        has_head = bool(plan.list_head_tensors() & current_tensors.keys())
-        _refuse_head(has_head=has_head, is_head_given=plan.head is not None)
+        current_tensors, removed, added = _name_tensors(tensors, config=plan.config)
+        if plan.head is not None and plan.list_head_tensors() & current_tensors.keys():
+            raise AuditError("The model has a head of its own.", do="Leave --head-from out.")
     head_digest = ""
     if plan.head is not None:
         head_tensors, head_digest = _read_head(plan.head, config=plan.config)
@@ -578,25 +586,13 @@ def _write_model(
     return Conversion(
         weights_form=plan.weights.form,
         weights_sha256=digest,
-        prefix_removed=removed,
+        prefixes_removed=removed,
         prefix_added=added,
         is_kind_added=is_kind_added,
         head_name=plan.head.folder.name if plan.head else "",
         head_digest=head_digest,
         created=make_time_stamp(),
     )
-
-
-def _refuse_head(*, has_head: bool, is_head_given: bool) -> None:
-    """Refuse a model without a head, and another model's head for a model that has its own."""
-    if not has_head and not is_head_given:
-        raise AuditError(
-            "The model has no masked-language-model head, so it gives no word a probability.",
-            do="Convert the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining; if "
-            "there is none, convert this one with the head of the general model (--head-from).",
-        )
-    if has_head and is_head_given:
-        raise AuditError("The model has a head of its own.", do="Leave --head-from out.")
 
 
 def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Any], str]:
@@ -608,8 +604,7 @@ def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Any]
     with locate_errors(place):
         digest = head.digest(fingerprint(head.weights))
     names = _list_head_tensors(config)
-    embedding = f"{config.architecture}.{_EMBEDDING}"
-    names -= {name for name, twin in find_shared_tensors(config).items() if twin == embedding}
-    stored = _read_safetensors(head.weights, place=place)
-    tensors = {update_tensor_name(name): tensor for name, tensor in stored.items()}
+    root, twins = _find_root(config), find_shared_tensors(config)
+    names -= {name for name, twin in twins.items() if twin.startswith(root)}
+    tensors, _ = rename_tensors(_read_safetensors(head.weights, place=place))
     return {name: tensors[name] for name in names if name in tensors}, digest
