@@ -209,6 +209,8 @@ def draw_pair(say: Words, pair: Pair) -> bool:
         st.html(blocks.heading(say.text("audit_pair_refused"), below=why))
     elif is_pair:
         draw_heading(say, "audit_pair_same" if is_same else "audit_pair_fits")
+    if slowdowns := check.traits.get("slowdown"):
+        st.caption(say.text("audit_plain_pass", n=max(slowdowns)))
     draw_traits(say, check, digests)
     return is_pair and not check.refusal and not is_same
 

@@ -60,10 +60,15 @@ def models(tmp_path_factory) -> Models:
     return make_models(tmp_path_factory.mktemp("models"))
 
 
-def make_models(folder: Path) -> Models:
+def list_words() -> tuple[str, ...]:
+    """Return the words of the models' vocabulary, the names on the list among them."""
     pool = us_pool()
     names = [name.lower() for name in (*pool.first[:60], *pool.last[:60])]
-    words = tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
+    return tuple(dict.fromkeys((*WORDS, *names, "service", "is", "year", "old")))
+
+
+def make_models(folder: Path) -> Models:
+    words = list_words()
     return Models(
         *(
             make_bert(folder / name, seed=seed, words=words)

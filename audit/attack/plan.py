@@ -180,21 +180,18 @@ def _make_phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
     backend = f"{queue_of(request.device)} {request.dtype}"
     sizes, rows = amount
     models = {"general": request.general, "hospital": request.hospital}
-    n_parameters = {
-        model_role: float(inspect_model(folder).n_parameters)
-        for model_role, folder in models.items()
+    pass_work = {
+        model_role: inspect_model(folder).pass_work for model_role, folder in models.items()
     }
     return (
-        Phase(
-            LOADING, 1, _START_SECONDS, f"loading two models {backend}", n_parameters["hospital"]
-        ),
+        Phase(LOADING, 1, _START_SECONDS, f"loading two models {backend}", pass_work["hospital"]),
         *(
             Phase(
                 name_phase(model_role, kind),
-                rows[kind] * n_parameters[model_role],
+                rows[kind] * pass_work[model_role],
                 _UNIT_SECONDS[kind],
                 f"{kind} {backend}",
-                n_parameters[model_role],
+                pass_work[model_role],
             )
             for kind, n in sizes.items()
             for model_role in models

@@ -1,10 +1,10 @@
-"""Describe the supported architectures: their settings with bounds, and their tensors."""
+"""Describe the supported architectures: their settings, each within its bounds."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from itertools import product
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -28,6 +28,22 @@ Width = Annotated[int, Field(ge=1, le=16_384)]
 InnerWidth = Annotated[int, Field(ge=1, le=8 * 16_384)]
 Heads = Annotated[int, Field(ge=1, le=512)]
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
+# With 0 a row of equal numbers would become NaN.
+Epsilon = Annotated[float, Field(ge=1e-20, le=0.1)]
+PositionRows = Annotated[int, Field(ge=2, le=131_072)]
+Window = Annotated[int, Field(ge=2, le=131_072, multiple_of=2)]
+RelativePart = Literal["c2p", "p2c"]
+AttentionReach = Literal["full_attention", "sliding_attention"]
+RopeTheta = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class RopeParameters(BaseModel):
+    """Settings of rotary positions; other kinds than the plain one are refused."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+    rope_type: Literal["default"] = "default"
+    rope_theta: RopeTheta
 
 
 class ModelConfig(BaseModel):
@@ -35,7 +51,10 @@ class ModelConfig(BaseModel):
 
     A field's alias is its name in `config.json`; its default is that of transformers for a missing
     setting. `n_position_rows` is the size of the position table, `is_tied` says whether the head's
-    matrix is the word embedding.
+    matrix is the word embedding. `architecture` is the name in transformers, `attention` the
+    implementation there. `slowdown` is the time of a forward pass compared with that of a BERT of
+    the same shape: 1 if the fast pass of `forward.py` knows the architecture, else the measured
+    factor of transformers' own modules (see `docs/performance.md`).
     """
 
     model_config = ConfigDict(
@@ -43,6 +62,8 @@ class ModelConfig(BaseModel):
     )
 
     architecture: ClassVar[str]
+    attention: ClassVar[str] = "eager"
+    slowdown: ClassVar[float] = 1.0
     n_layers: Layers
     hidden_size: Width = 768
     n_heads: Heads
@@ -50,7 +71,7 @@ class ModelConfig(BaseModel):
     hidden_dropout: DropoutRate
     attention_dropout: DropoutRate
     vocab_size: VocabularySize = 30522
-    n_position_rows: int = Field(default=512, ge=2, le=131_072, alias="max_position_embeddings")
+    n_position_rows: PositionRows = Field(default=512, alias="max_position_embeddings")
     pad_token_id: Id | None = 0
     is_tied: bool = Field(default=True, alias="tie_word_embeddings")
     settings: dict[str, Any]
@@ -60,11 +81,7 @@ class ModelConfig(BaseModel):
     def _check(self) -> Self:
         is_inside = self.pad_token_id is None or self.pad_token_id < self.vocab_size
         if self.hidden_size % self.n_heads or not is_inside or self.n_positions < 2:
-            raise AuditError(
-                "Its settings contradict one another: width and heads, padding token and "
-                "vocabulary, or the number of positions.",
-                do=_SAME_CONFIG,
-            )
+            raise _make_contradiction()
         return self
 
     @property
@@ -72,17 +89,57 @@ class ModelConfig(BaseModel):
         """Longest input in tokens, special tokens included."""
         return self.n_position_rows
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters, and 0 or 1 for optional tensors."""
+        return {
+            "v": self.vocab_size,
+            "d": self.hidden_size,
+            "q": 3 * self.hidden_size,
+            "i": self.intermediate_size,
+            "g": 2 * self.intermediate_size,
+            "p": self.n_position_rows,
+        }
+
+    @property
+    def layer_places(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers by which the stored layers are told apart in names of tensors."""
+        return tuple((i,) for i in range(self.n_layers))
+
+    @property
+    def n_layer_runs(self) -> int:
+        """How often each stored layer is run in one pass."""
+        return 1
+
+    @property
+    def library_settings(self) -> dict[str, Any]:
+        """The settings with which transformers builds the module; equal for equal modules."""
+        return self.settings
+
+
+def _make_contradiction() -> AuditError:
+    return AuditError(
+        "Its settings contradict one another: width and heads, padding token and "
+        "vocabulary, or the number of positions.",
+        do=_SAME_CONFIG,
+    )
+
 
 class _Bert(ModelConfig):
     architecture = "bert"
+    attention = "sdpa"
     n_layers: Layers = Field(default=12, alias="num_hidden_layers")
     n_heads: Heads = Field(default=12, alias="num_attention_heads")
     hidden_dropout: DropoutRate = Field(default=0.1, alias="hidden_dropout_prob")
     attention_dropout: DropoutRate = Field(default=0.1, alias="attention_probs_dropout_prob")
     hidden_act: Activation = "gelu"
     type_vocab_size: int = Field(default=2, ge=1, le=64)
-    # With 0 a row of equal numbers would become NaN.
-    layer_norm_eps: float = Field(default=1e-12, ge=1e-20, le=0.1)
+    layer_norm_eps: Epsilon = 1e-12
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters."""
+        return super().sizes | {"t": self.type_vocab_size}
 
 
 class _Roberta(_Bert):
@@ -98,6 +155,7 @@ class _Roberta(_Bert):
 
 class _DistilBert(ModelConfig):
     architecture = "distilbert"
+    attention = "sdpa"
     n_layers: Layers = 6
     hidden_size: Width = Field(default=768, alias="dim")
     n_heads: Heads = 12
@@ -108,20 +166,294 @@ class _DistilBert(ModelConfig):
     sinusoidal_pos_embds: bool = False
 
 
-_CONFIGS: dict[str, type[ModelConfig]] = {
-    kind.architecture: kind for kind in (_Bert, _Roberta, _DistilBert)
+class _Longformer(_Roberta):
+    architecture = "longformer"
+    attention = "eager"
+    slowdown = 8.0
+    vocab_size: VocabularySize = 30522
+    attention_window: Window | list[Window] = 512
+
+    @model_validator(mode="after")
+    def _check_windows(self) -> Self:
+        windows = self.attention_window
+        if isinstance(windows, list) and len(windows) != self.n_layers:
+            raise _make_contradiction()
+        return self
+
+
+class _BigBird(_Bert):
+    architecture = "big_bird"
+    attention = "eager"
+    slowdown = 1.5
+    vocab_size: VocabularySize = 50358
+    n_position_rows: PositionRows = Field(default=4096, alias="max_position_embeddings")
+    hidden_act: Activation = "gelu_new"
+    rescale_embeddings: bool = False
+
+    @property
+    def library_settings(self) -> dict[str, Any]:
+        """The settings for transformers. Attention is full: the sparse one draws at random."""
+        return self.settings | {"attention_type": "original_full"}
+
+
+class _MegatronBert(_Bert):
+    architecture = "megatron-bert"
+    attention = "eager"
+    slowdown = 1.3
+    n_layers: Layers = Field(default=24, alias="num_hidden_layers")
+    hidden_size: Width = 1024
+    n_heads: Heads = Field(default=16, alias="num_attention_heads")
+    intermediate_size: InnerWidth = 4096
+    vocab_size: VocabularySize = 29056
+
+
+class _Electra(_Bert):
+    architecture = "electra"
+    slowdown = 1.4
+    hidden_size: Width = 256
+    embedding_size: Width = 128
+    n_heads: Heads = Field(default=4, alias="num_attention_heads")
+    intermediate_size: InnerWidth = 1024
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters."""
+        is_projected = self.embedding_size != self.hidden_size
+        return super().sizes | {"e": self.embedding_size, "x": int(is_projected)}
+
+
+class _Albert(_Bert):
+    architecture = "albert"
+    slowdown = 1.3
+    vocab_size: VocabularySize = 30000
+    hidden_size: Width = 4096
+    embedding_size: Width = 128
+    n_heads: Heads = Field(default=64, alias="num_attention_heads")
+    intermediate_size: InnerWidth = 16384
+    hidden_dropout: DropoutRate = Field(default=0.0, alias="hidden_dropout_prob")
+    attention_dropout: DropoutRate = Field(default=0.0, alias="attention_probs_dropout_prob")
+    hidden_act: Activation = "gelu_new"
+    num_hidden_groups: Layers = 1
+    inner_group_num: Layers = 1
+
+    @model_validator(mode="after")
+    def _check_groups(self) -> Self:
+        if self.n_layers % self.num_hidden_groups:
+            raise _make_contradiction()
+        return self
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters."""
+        return super().sizes | {"e": self.embedding_size}
+
+    @property
+    def layer_places(self) -> tuple[tuple[int, ...], ...]:
+        """The groups, and the layers inside one; every group is run several times."""
+        return tuple(product(range(self.num_hidden_groups), range(self.inner_group_num)))
+
+    @property
+    def n_layer_runs(self) -> int:
+        """How often each stored layer is run in one pass."""
+        return self.n_layers // self.num_hidden_groups
+
+
+class _Deberta(_Bert):
+    architecture = "deberta"
+    attention = "eager"
+    slowdown = 2.2
+    vocab_size: VocabularySize = 50265
+    type_vocab_size: int = Field(default=0, ge=0, le=64)
+    layer_norm_eps: Epsilon = 1e-7
+    embedding_size: Width | None = None
+    relative_attention: bool = False
+    max_relative_positions: int = Field(default=-1, ge=-1, le=131_072)
+    position_biased_input: bool = True
+    pos_att_type: list[RelativePart] | Literal["c2p|p2c", "p2c|c2p", "c2p", "p2c"] | None = None
+
+    @model_validator(mode="after")
+    def _check_embedding(self) -> Self:
+        if self.embedding_size not in (None, self.hidden_size):
+            raise _make_contradiction()
+        return self
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters; c and o: the parts of the attention."""
+        parts = self.pos_att_type or ()
+        n_relative = self.n_relative if self.relative_attention else 0
+        return super().sizes | {
+            "p": self.n_position_rows if self.position_biased_input else 0,
+            "r": 2 * n_relative,
+            "c": int("c2p" in parts and self.relative_attention),
+            "o": int("p2c" in parts and self.relative_attention),
+        }
+
+    @property
+    def n_relative(self) -> int:
+        """Half the number of relative positions."""
+        is_given = self.max_relative_positions > 0
+        return self.max_relative_positions if is_given else self.n_position_rows
+
+    @property
+    def library_settings(self) -> dict[str, Any]:
+        """The settings for transformers, which would take an optional size of None as a size."""
+        settings = {
+            key: value
+            for key, value in self.settings.items()
+            if value is not None or key not in ("embedding_size", "attention_head_size")
+        }
+        if isinstance(self.pos_att_type, str):
+            settings["pos_att_type"] = self.pos_att_type.split("|")
+        return settings
+
+
+class _DebertaV2(_Deberta):
+    architecture = "deberta-v2"
+    n_layers: Layers = Field(default=24, alias="num_hidden_layers")
+    hidden_size: Width = 1536
+    n_heads: Heads = Field(default=24, alias="num_attention_heads")
+    intermediate_size: InnerWidth = 6144
+    vocab_size: VocabularySize = 128100
+    attention_head_size: Width | None = None
+    position_buckets: int = Field(default=-1, ge=-1, le=131_072)
+    share_att_key: bool = False
+    norm_rel_ebd: Literal["none", "layer_norm"] = "none"
+    conv_kernel_size: Literal[0, 1, 3, 5, 7, 9] = 0
+    conv_act: Activation | Literal["tanh"] = "tanh"
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.attention_head_size not in (None, self.hidden_size // self.n_heads):
+            raise _make_contradiction()
+        return self
+
+    @property
+    def n_relative(self) -> int:
+        """Half the number of relative positions, or of the buckets that hold them."""
+        return self.position_buckets if self.position_buckets > 0 else super().n_relative
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters."""
+        sizes = super().sizes
+        has_norm = self.relative_attention and self.norm_rel_ebd == "layer_norm"
+        has_own_key = not self.share_att_key
+        return sizes | {
+            "n": int(has_norm),
+            "k": self.conv_kernel_size,
+            "c": sizes["c"] * has_own_key,
+            "o": sizes["o"] * has_own_key,
+        }
+
+
+class _ModernBert(ModelConfig):
+    architecture = "modernbert"
+    attention = "sdpa"
+    slowdown = 1.4
+    n_layers: Layers = Field(default=22, alias="num_hidden_layers")
+    n_heads: Heads = Field(default=12, alias="num_attention_heads")
+    intermediate_size: InnerWidth = 1152
+    hidden_dropout: DropoutRate = Field(default=0.0, alias="mlp_dropout")
+    attention_dropout: DropoutRate = 0.0
+    embedding_dropout: DropoutRate = 0.0
+    vocab_size: VocabularySize = 50368
+    n_position_rows: PositionRows = Field(default=8192, alias="max_position_embeddings")
+    pad_token_id: Id | None = 50283
+    hidden_activation: Activation = "gelu"
+    classifier_activation: Activation = "gelu"
+    norm_eps: Epsilon = 1e-5
+    norm_bias: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    decoder_bias: bool = True
+    classifier_bias: bool = False
+    local_attention: Window = 128
+    global_attn_every_n_layers: Layers = 3
+    layer_types: list[AttentionReach] | None = None
+    global_rope_theta: RopeTheta = 160_000.0
+    local_rope_theta: RopeTheta = 10_000.0
+    rope_parameters: dict[AttentionReach, RopeParameters] | None = None
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> Self:
+        if self.layer_types is not None and len(self.layer_types) != self.n_layers:
+            raise _make_contradiction()
+        return self
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that `layouts.py` names by letters, and which parts have a bias."""
+        return super().sizes | {
+            "n": int(self.norm_bias),
+            "a": int(self.attention_bias),
+            "m": int(self.mlp_bias),
+            "h": int(self.classifier_bias),
+            "b": int(self.decoder_bias),
+        }
+
+    @property
+    def library_settings(self) -> dict[str, Any]:
+        """The settings for transformers, those of older files in the form of today."""
+        settings = dict(self.settings)
+        interval = settings.pop("global_attn_every_n_layers")
+        thetas = {
+            "full_attention": settings.pop("global_rope_theta"),
+            "sliding_attention": settings.pop("local_rope_theta"),
+        }
+        given_parameters = self.rope_parameters or {}
+        thetas |= {reach: given.rope_theta for reach, given in given_parameters.items()}
+        settings["rope_parameters"] = {
+            reach: {"rope_type": "default", "rope_theta": float(theta)}
+            for reach, theta in thetas.items()
+        }
+        settings["layer_types"] = self.layer_types or [
+            "sliding_attention" if i % interval else "full_attention" for i in range(self.n_layers)
+        ]
+        return settings
+
+
+_CONFIGS: Mapping[str, type[ModelConfig]] = {
+    kind.architecture: kind
+    for kind in (
+        _Bert,
+        _Roberta,
+        _DistilBert,
+        _Longformer,
+        _BigBird,
+        _MegatronBert,
+        _Electra,
+        _Albert,
+        _Deberta,
+        _DebertaV2,
+        _ModernBert,
+    )
+} | {"camembert": _Roberta, "xlm-roberta": _Roberta}
+KIND_NAMES = {
+    "bert": "BERT",
+    "roberta": "RoBERTa",
+    "camembert": "CamemBERT",
+    "xlm-roberta": "XLM-RoBERTa",
+    "distilbert": "DistilBERT",
+    "modernbert": "ModernBERT",
+    "deberta": "DeBERTa",
+    "deberta-v2": "DeBERTa-v2 and -v3",
+    "electra": "ELECTRA (generator)",
+    "longformer": "Longformer",
+    "big_bird": "BigBird",
+    "megatron-bert": "Megatron-BERT (GatorTron)",
+    "albert": "ALBERT",
 }
-
-
-def list_kinds() -> tuple[str, ...]:
-    """Return the kinds of models that can be audited, as config.json names them."""
-    return tuple(_CONFIGS)
-
-
+"""The `model_type` of each supported kind of model, and its name."""
 # Settings that change the arithmetic and have only one accepted value; others are refused.
 _ONLY: dict[str, object] = {
     "is_decoder": False,
     "position_embedding_type": "absolute",
+    "use_bias": True,
+    "talking_head": False,
+    "legacy": True,
+    "conv_groups": 1,
+    "rope_scaling": None,
 }
 
 
@@ -146,12 +478,13 @@ def refuse_code_keys(value: object, *, place: str) -> None:
         name = key.lower()
         is_attention = any(part in name for part in _ATTENTION_KEYS)
         is_foreign = is_attention and item not in _PLAIN_ATTENTION
-        if name in _CODE_KEYS or "kernel" in name or is_foreign:
+        is_kernel = "kernel" in name and name != "conv_kernel_size"  # a size, of DeBERTa
+        if name in _CODE_KEYS or is_kernel or is_foreign:
             raise AuditError(
                 "The setting {key} can load code or change the arithmetic; such a model is not "
                 "loaded.",
                 where=place,
-                do="Remove the setting if the model is a plain BERT, RoBERTa or DistilBERT.",
+                do="Remove the setting if the model is of one of the supported kinds without it.",
                 key=f'"{make_printable(key)}"',
             )
 
@@ -164,7 +497,8 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
         if kind is None:
             raise AuditError(
                 "Models of the kind {kind} cannot be audited.",
-                do="The kinds that can: BERT, RoBERTa and DistilBERT.",
+                do="The kinds that can: {kinds}.",
+                kinds=", ".join(KIND_NAMES.values()),
                 kind=f'"{make_printable(str(raw.get("model_type")))}"',
             )
         wrong = [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
@@ -185,104 +519,3 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
                 raw=f'"{make_printable(str(raw[wrong[0]]))}"',
             )
     return config
-
-
-Shape = tuple[int, ...]
-
-
-class _Layout(NamedTuple):
-    """Parts of a model, each with a weight and a bias, and their sizes.
-
-    v: vocabulary, d: width, i: inner width. The head's matrix is the last part of `head`.
-    """
-
-    layers: str
-    layer: Mapping[str, str]
-    head: Mapping[str, str]
-    bias: str
-
-
-_BERT_LAYER = {
-    "attention.self.query": "dd",
-    "attention.self.key": "dd",
-    "attention.self.value": "dd",
-    "attention.output.dense": "dd",
-    "attention.output.LayerNorm": "d",
-    "output.LayerNorm": "d",
-    "intermediate.dense": "id",
-    "output.dense": "di",
-}
-_LAYOUTS = {
-    "bert": _Layout(
-        "encoder.layer",
-        _BERT_LAYER,
-        {
-            "cls.predictions.transform.dense": "dd",
-            "cls.predictions.transform.LayerNorm": "d",
-            "cls.predictions.decoder": "vd",
-        },
-        "cls.predictions.bias",
-    ),
-    "roberta": _Layout(
-        "encoder.layer",
-        _BERT_LAYER,
-        {"lm_head.dense": "dd", "lm_head.layer_norm": "d", "lm_head.decoder": "vd"},
-        "lm_head.bias",
-    ),
-    "distilbert": _Layout(
-        "transformer.layer",
-        {
-            "attention.q_lin": "dd",
-            "attention.k_lin": "dd",
-            "attention.v_lin": "dd",
-            "attention.out_lin": "dd",
-            "sa_layer_norm": "d",
-            "output_layer_norm": "d",
-            "ffn.lin1": "id",
-            "ffn.lin2": "di",
-        },
-        {"vocab_transform": "dd", "vocab_layer_norm": "d", "vocab_projector": "vd"},
-        "vocab_projector.bias",
-    ),
-}
-# Tensors of pre-training checkpoints besides the masked-LM head, and buffers of old versions.
-_KNOWN_EXTRA = re.compile(
-    r"(distil|ro)?bert(a)?\.(pooler\.dense\.(weight|bias)"
-    r"|embeddings\.(position_ids|token_type_ids))|cls\.seq_relationship\.(weight|bias)"
-)
-
-
-def update_tensor_name(name: str) -> str:
-    """Return the current name of a tensor: gamma and beta became weight and bias."""
-    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
-    return name.replace("LayerNorm.beta", "LayerNorm.bias")
-
-
-def find_shared_tensors(config: ModelConfig) -> dict[str, str]:
-    """Return a map from names of tensors to second names of the same tensors in this model."""
-    layout = _LAYOUTS[config.architecture]
-    *_, decoder = layout.head
-    same = {f"{decoder}.bias": layout.bias} if layout.bias != f"{decoder}.bias" else {}
-    if config.is_tied:
-        same[f"{decoder}.weight"] = f"{config.architecture}.embeddings.word_embeddings.weight"
-    return same
-
-
-def compute_expected_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Return name and shape of every parameter of the masked language model."""
-    root, layout = config.architecture, _LAYOUTS[config.architecture]
-    sizes = {"v": config.vocab_size, "d": config.hidden_size, "i": config.intermediate_size}
-    tables = {"word": sizes["v"], "position": config.n_position_rows}
-    if isinstance(config, _Bert):
-        tables["token_type"] = config.type_vocab_size
-    shapes: dict[str, Shape] = {
-        f"{root}.embeddings.{name}_embeddings.weight": (n, sizes["d"]) for name, n in tables.items()
-    }
-    shapes[layout.bias] = (sizes["v"],)
-    parts = {f"{root}.embeddings.LayerNorm": "d", **layout.head}
-    for i in range(config.n_layers):
-        parts |= {f"{root}.{layout.layers}.{i}.{part}": d for part, d in layout.layer.items()}
-    for name, letters in parts.items():
-        shape = tuple(sizes[letter] for letter in letters)
-        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    return shapes

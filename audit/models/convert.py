@@ -21,16 +21,15 @@ from pydantic import Field
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
 from audit.home import salted_digest
-from audit.models.architectures import (
-    MAX_CONFIG_BYTES,
-    ModelConfig,
-    compute_expected_shapes,
-    find_shared_tensors,
-    list_kinds,
-    parse_config,
-)
+from audit.models.architectures import KIND_NAMES, MAX_CONFIG_BYTES, ModelConfig, parse_config
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
 from audit.models.inspect import ModelFiles, read_model_files
+from audit.models.layouts import (
+    compute_expected_shapes,
+    find_body_prefix,
+    find_shared_tensors,
+    is_of_head,
+)
 from audit.models.limited import WALL_SECONDS, call_limited
 from audit.models.model_folder import (
     CONVERTED_FOLDER,
@@ -130,7 +129,7 @@ def plan_conversion(
         raw_config = _read_config(folder, model_type=model_type)
         config = parse_config(raw_config, place=folder.locate("config.json"))
         default_class = str(
-            raw_config.get("tokenizer_class") or DEFAULT_TOKENIZERS[config.architecture]
+            raw_config.get("tokenizer_class") or DEFAULT_TOKENIZERS[str(raw_config["model_type"])]
         )
         tokenizer = read_tokenizer_files(folder, default_class=default_class)
         weights = _find_weights(folder)
@@ -158,8 +157,8 @@ def _read_config(folder: ModelFolder, *, model_type: str) -> dict[str, object]:
             kind=f'"{make_printable(str(raw_config["model_type"]))}"',
         )
     raw_config |= {"model_type": model_type} if model_type else {}
-    refuse_other_kinds(raw_config, kinds=list_kinds(), place=place)
-    refuse_missing_kind(raw_config, tensor_names=(), kinds=list_kinds(), place=place)
+    refuse_other_kinds(raw_config, kinds=tuple(KIND_NAMES), place=place)
+    refuse_missing_kind(raw_config, tensor_names=(), kinds=tuple(KIND_NAMES), place=place)
     return raw_config
 
 
@@ -220,14 +219,8 @@ def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> N
         raise AuditError("This is not a PyTorch file.", where=place, do=COPY_FILE)
 
 
-def _find_root(config: ModelConfig) -> str:
-    """Return what the names of the body's tensors begin with ("bert."); an embedding is first."""
-    return next(iter(compute_expected_shapes(config))).partition(".")[0] + "."
-
-
 def _list_head_tensors(config: ModelConfig) -> set[str]:
-    root = _find_root(config)
-    return {name for name in compute_expected_shapes(config) if not name.startswith(root)}
+    return {name for name in compute_expected_shapes(config) if is_of_head(name, config=config)}
 
 
 def _refuse_other_head(head: ModelFiles, *, config: ModelConfig, name: str) -> None:
@@ -295,7 +288,7 @@ def _name_tensors(
     A body that was saved alone lacks the root ("bert.").
     """
     tensors, removed = rename_tensors(stored)
-    root, expected = _find_root(config), compute_expected_shapes(config)
+    root, expected = find_body_prefix(config), compute_expected_shapes(config)
     is_rooted = any(name.startswith(root) for name in tensors)
     if is_rooted or not any(root + name in expected for name in tensors):
         return tensors, removed, ""
@@ -604,7 +597,7 @@ def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Any]
     with locate_errors(place):
         digest = head.digest(fingerprint(head.weights))
     names = _list_head_tensors(config)
-    root, twins = _find_root(config), find_shared_tensors(config)
+    root, twins = find_body_prefix(config), find_shared_tensors(config)
     names -= {name for name, twin in twins.items() if twin.startswith(root)}
     tensors, _ = rename_tensors(_read_safetensors(head.weights, place=place))
     return {name: tensors[name] for name in names if name in tensors}, digest

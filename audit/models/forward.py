@@ -27,6 +27,16 @@ from transformers.activations import ACT2FN
 
 from audit.errors import AuditError
 
+_HEADS = (
+    ("cls",),  # BERT, Megatron-BERT, BigBird, DeBERTa
+    ("lm_head",),  # RoBERTa, Longformer
+    ("predictions",),  # ALBERT
+    ("generator_predictions", "generator_lm_head"),  # ELECTRA
+    ("head", "decoder"),  # ModernBERT
+    ("vocab_transform", "activation", "vocab_layer_norm", "vocab_projector"),  # DistilBERT
+)
+"""The modules of the masked-LM head in the order in which they run, by architecture."""
+
 
 def compute_logits(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
     """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding."""
@@ -39,14 +49,12 @@ def compute_logits(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tenso
 def compute_head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     """Return the logits [..., V] that the masked-LM head gives for hidden states [..., H]."""
     head: Any = model
-    if hasattr(model, "cls"):  # BERT
-        logits: Tensor = head.cls(hidden)
-    elif hasattr(model, "lm_head"):  # RoBERTa
-        logits = head.lm_head(hidden)
-    else:  # DistilBERT
-        transformed = head.vocab_layer_norm(head.activation(head.vocab_transform(hidden)))
-        logits = head.vocab_projector(transformed)
-    return logits
+    for names in _HEADS:
+        if all(hasattr(model, name) for name in names):
+            for name in names:
+                hidden = getattr(head, name)(hidden)
+            return hidden
+    raise TypeError("this module has no head that is known")
 
 
 class Forward:

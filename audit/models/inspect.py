@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
 from audit.foreign import locate_errors, refuse_errors
 from audit.models.architectures import (
+    KIND_NAMES,
     MAX_CONFIG_BYTES,
     ModelConfig,
-    compute_expected_shapes,
-    find_shared_tensors,
-    list_kinds,
     parse_config,
 )
 from audit.models.conversion import Conversion, read_conversion
+from audit.models.layouts import count_parameters, measure_pass
 from audit.models.model_folder import SINGLE_FILE, ModelFolder, name_place, open_folder
 from audit.models.other_forms import (
     find_other_form,
@@ -80,12 +78,14 @@ class ModelFiles:
 class ModelSummary:
     """The facts about one model that a list of models shows.
 
-    `n_parameters` counts tied numbers once; `tokenizer` is its class.
+    `n_parameters` counts tied numbers once, `pass_work` is as `measure_pass` returns it, and
+    `tokenizer` is the tokenizer's class.
     """
 
     name: str
     config: ModelConfig
     n_parameters: int
+    pass_work: float
     tokenizer: str
 
 
@@ -101,12 +101,12 @@ def read_model_files(path: Path) -> ModelFiles:
     ):
         raw, place = _read_config(folder), folder.locate("config.json")
         header, prefixes = read_tensors(folder)
-        refuse_missing_kind(raw, tensor_names=header, kinds=list_kinds(), place=place)
+        refuse_missing_kind(raw, tensor_names=header, kinds=tuple(KIND_NAMES), place=place)
         config = parse_config(raw, place=place)
         with name_place(folder.name):
             check_tensors(header, config=config, folder=folder)
-        default_class = str(raw.get("tokenizer_class") or DEFAULT_TOKENIZERS[config.architecture])
-        tokenizer = read_tokenizer_files(folder, default_class=default_class)
+        kind = raw.get("tokenizer_class") or DEFAULT_TOKENIZERS[str(raw["model_type"])]
+        tokenizer = read_tokenizer_files(folder, default_class=str(kind))
         return ModelFiles(folder, config, tokenizer, prefixes, read_conversion(folder))
 
 
@@ -117,7 +117,7 @@ def _read_config(folder: ModelFolder) -> dict[str, object]:
         form.refuse(folder)
     refuse_missing_config(folder)
     raw = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
-    refuse_other_kinds(raw, kinds=list_kinds(), place=folder.locate("config.json"))
+    refuse_other_kinds(raw, kinds=tuple(KIND_NAMES), place=folder.locate("config.json"))
     if form:
         kind = "" if raw.get("model_type") else guess_kind(raw, tensor_names=())
         form.refuse(folder, options=f" --model-type {kind}" if kind else "")
@@ -127,12 +127,14 @@ def _read_config(folder: ModelFolder) -> dict[str, object]:
 def inspect_model(path: Path) -> ModelSummary:
     """Return a summary of the model in a directory, without torch."""
     files = read_model_files(path)
-    shared_tensors = find_shared_tensors(files.config)
-    sizes = {
-        name: math.prod(shape) for name, shape in compute_expected_shapes(files.config).items()
-    }
-    n_parameters = sum(n for name, n in sizes.items() if name not in shared_tensors)
-    return ModelSummary(files.folder.name, files.config, n_parameters, files.tokenizer.kind)
+    config = files.config
+    return ModelSummary(
+        files.folder.name,
+        config,
+        count_parameters(config),
+        measure_pass(config),
+        files.tokenizer.kind,
+    )
 
 
 def compute_model_digest(path: Path) -> str:

@@ -8,6 +8,7 @@ computed from exactly the bytes that were read.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from dataclasses import dataclass
@@ -21,12 +22,9 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
-from audit.models.architectures import (
-    ModelConfig,
-    compute_expected_shapes,
-    find_shared_tensors,
-)
+from audit.models.architectures import ModelConfig
 from audit.models.inspect import ModelFiles, read_model_files
+from audit.models.layouts import compute_expected_shapes, find_shared_tensors
 from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
 from audit.models.weights_header import rename_tensors
@@ -138,7 +136,10 @@ def _fill_shared_tensors(weights: dict[str, Tensor], *, config: ModelConfig, pla
 def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
     """Build the module and copy the weights into its own memory."""
     settings = transformers.AutoConfig.for_model(
-        config.architecture, **config.settings, attn_implementation="sdpa", use_cache=False
+        config.architecture,
+        **copy.deepcopy(config.library_settings),
+        attn_implementation=config.attention,
+        use_cache=False,
     )
     # A new module has random weights; the caller's random generator must not advance.
     with torch.random.fork_rng(devices=[]):
@@ -240,7 +241,7 @@ _BORROWED_HEAD = (
 
 
 def _list_settings(loaded: LoadedModel) -> dict[str, object]:
-    settings = {"architecture": loaded.config.architecture, **loaded.config.settings}
+    settings = {"architecture": loaded.config.architecture, **loaded.config.library_settings}
     del settings["tie_word_embeddings"]
     return settings
 

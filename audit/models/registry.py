@@ -173,7 +173,8 @@ class PairCheck:
     """The comparison of two models before their weights are read.
 
     `traits` has facts of both models, the general model's first, by code ("architecture",
-    "n_layers" ...). `refusal` is the reason why the pair would be refused, "" if it would not.
+    "n_layers" ...); "slowdown" is there only if a model has no fast pass. `refusal` is the reason
+    why the pair would be refused, "" if it would not.
     """
 
     traits: Mapping[str, tuple[str | int | float, ...]]
@@ -225,10 +226,13 @@ def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> Registe
 def check_pair(general: Path, hospital: Path) -> PairCheck:
     """Compare two models by their configurations and tokenizers."""
     summaries = first, second = inspect_model(general), inspect_model(hospital)
-    traits = {
+    traits: dict[str, tuple[str | int | float, ...]] = {
         code: tuple(getattr(s if code in _OF_SUMMARY else s.config, code) for s in summaries)
         for code in _TRAITS
     }
+    slowdowns = first.config.slowdown, second.config.slowdown
+    if max(slowdowns) > 1:
+        traits["slowdown"] = slowdowns
     refusal = Message("")
     try:
         names = first.name, second.name

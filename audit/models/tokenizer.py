@@ -67,9 +67,9 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
                 "The tokenizer has no {lacking} token in its vocabulary.", lacking=[*lacking, ""][0]
             ),
         ),
-        # RoBERTa counts its positions from the padding token's number.
+        # RoBERTa and Longformer count their positions from the padding token's number.
         (
-            config.architecture == "roberta" and pads[0] != pads[1],
+            config.n_positions < config.n_position_rows and pads[0] != pads[1],
             Message(
                 "The padding token is {own} in the tokenizer and {promised} in config.json.",
                 own=pads[0],

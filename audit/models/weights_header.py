@@ -11,12 +11,13 @@ from safetensors import safe_open
 
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_errors
-from audit.models.architectures import (
-    _KNOWN_EXTRA,
-    ModelConfig,
+from audit.models.architectures import ModelConfig
+from audit.models.layouts import (
     Shape,
     compute_expected_shapes,
     find_shared_tensors,
+    is_known_extra,
+    is_of_head,
     update_tensor_name,
 )
 from audit.models.model_folder import (
@@ -121,7 +122,7 @@ def check_tensors(header: Header, *, config: ModelConfig, folder: ModelFolder) -
 def _refuse_number_types(header: Header) -> None:
     """Refuse quantised weights, those of an adapter that is not merged, and unread number types."""
     for name, (number_type, _) in sorted(header.items()):
-        is_extra = _KNOWN_EXTRA.fullmatch(name)
+        is_extra = is_known_extra(name)
         if _QUANTISED.fullmatch(name) or (number_type in ("I8", "U8") and not is_extra):
             raise AuditError(
                 'The weights are quantised ("{name}"), which changes every probability.',
@@ -147,7 +148,7 @@ def _refuse_number_types(header: Header) -> None:
 def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:
     """Refuse a model without a masked-language-model head, and say what it is."""
     expected = compute_expected_shapes(config)
-    if any(name in header for name in expected if not name.startswith(config.architecture)):
+    if any(name in header for name in expected if is_of_head(name, config=config)):
         return
     if any(name.startswith(_DISCRIMINATOR) for name in header):
         raise AuditError(
@@ -216,9 +217,7 @@ def _refuse_misfits(header: Header, *, config: ModelConfig) -> None:
             shape=" × ".join(map(str, header[misshapen[0]][1])),
             promised=" × ".join(map(str, expected[misshapen[0]])),
         )
-    unknown = [
-        name for name in sorted(header) if name not in expected and not _KNOWN_EXTRA.fullmatch(name)
-    ]
+    unknown = [name for name in sorted(header) if name not in expected and not is_known_extra(name)]
     if unknown:
         raise AuditError(
             'The weights hold tensors that no part of the model uses ({n}, the first is "{name}").',

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.corpus.truth import read_listed
-from audit.models.architectures import compute_expected_shapes
 from audit.models.forward import choose_exact_kernels, compute_logits, pick_precision
 from audit.models.inspect import inspect_model, read_model_files
+from audit.models.layouts import compute_expected_shapes
 from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.models.model_folder import SINGLE_FILE

@@ -49,7 +49,8 @@ def write_header(folder: Path, header: dict[str, Any] | bytes, *, n_bytes: int =
 
 def write_zeros(folder: Path) -> int:
     """Write the weights that the folder's config.json promises, all zero; return their bytes."""
-    from audit.models.architectures import compute_expected_shapes, parse_config
+    from audit.models.architectures import parse_config
+    from audit.models.layouts import compute_expected_shapes
 
     config = parse_config(json.loads((folder / "config.json").read_text()), place="")
     header, offset = {}, 0

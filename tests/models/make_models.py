@@ -117,7 +117,7 @@ def make_bert(
         attention_probs_dropout_prob=dropout,
         **config,
     )
-    return _write_wordpiece(folder, words, "BertTokenizer", do_lower_case=lower_case)
+    return write_wordpiece(folder, words, "BertTokenizer", do_lower_case=lower_case)
 
 
 def make_distilbert(folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS) -> Path:
@@ -133,7 +133,7 @@ def make_distilbert(folder: Path, *, seed: int = 0, words: Sequence[str] = WORDS
         hidden_dim=32,
         max_position_embeddings=64,
     )
-    return _write_wordpiece(folder, words, "DistilBertTokenizer")
+    return write_wordpiece(folder, words, "DistilBertTokenizer")
 
 
 def make_roberta(folder: Path, *, seed: int = 0) -> Path:
@@ -163,7 +163,7 @@ def make_roberta(folder: Path, *, seed: int = 0) -> Path:
 def make_japanese_bert(folder: Path, *, seed: int = 0, dictionary: str = "unidic_lite") -> Path:
     """Write a BERT whose tokenizer splits words with MeCab; return the folder."""
     make_bert(folder, seed=seed, words=JAPANESE_WORDS)
-    return _write_wordpiece(
+    return write_wordpiece(
         folder,
         JAPANESE_WORDS,
         "BertJapaneseTokenizer",
@@ -181,7 +181,8 @@ def byte_alphabet() -> list[str]:
     return list(ByteLevel.alphabet())
 
 
-def _write_wordpiece(folder: Path, words: Sequence[str], kind: str, **settings: object) -> Path:
+def write_wordpiece(folder: Path, words: Sequence[str], kind: str, **settings: object) -> Path:
+    """Write vocab.txt and the settings of a tokenizer; return the folder."""
     (folder / "vocab.txt").write_text("\n".join((*SPECIAL, *words)) + "\n", encoding="utf-8")
     _write_json(folder / "tokenizer_config.json", {"tokenizer_class": kind, **settings})
     return folder

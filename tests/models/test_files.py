@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
-from audit.models.architectures import compute_expected_shapes, parse_config
+from audit.models.architectures import parse_config
 from audit.models.inspect import compute_model_digest, inspect_model
+from audit.models.layouts import compute_expected_shapes
 from tests.models.editing import WEIGHTS, canary, edit_json, write_pickle, write_zeros
 from tests.models.make_models import MAKERS, copy, good
 

@@ -73,7 +73,7 @@ def summary(**changes: Any) -> ModelSummary:
     raw = {"model_type": "bert", "num_attention_heads": 4} | {
         names.get(key, key): value for key, value in changes.items()
     }
-    return ModelSummary("m", parse_config(raw, place=""), 1_000, "BertTokenizer")
+    return ModelSummary("m", parse_config(raw, place=""), 1_000, 1_000.0, "BertTokenizer")
 
 
 def test_what_is_told_of_a_kept_training(parent: Path) -> None:

@@ -1,0 +1,316 @@
+"""List the tensors of each supported architecture: their names and shapes, without torch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from audit.models.architectures import ModelConfig
+
+Shape = tuple[int, ...]
+
+
+class _Layout(NamedTuple):
+    """The tensors of an architecture, as the letters of `ModelConfig.sizes`.
+
+    "vd" is a matrix of `vocab_size` rows and `hidden_size` columns. After a question mark stands a
+    letter that is 0 in models without the tensor. Names of `body` and `layer` are relative to
+    `root` and to a layer of `layers`; tensors of `not_in_first` are missing in the first layer.
+    """
+
+    root: str
+    body: dict[str, str]
+    layers: str
+    layer: Mapping[str, str]
+    head: Mapping[str, str]
+    words: str
+    decoder: str
+    bias: str
+    not_in_first: tuple[str, ...] = ()
+
+
+def _add_biases(parts: Mapping[str, str]) -> dict[str, str]:
+    """Return weight and bias of each part; a bias has as many numbers as the weight has rows."""
+    tensors: dict[str, str] = {}
+    for part, letters in parts.items():
+        shape, mark, condition = letters.partition("?")
+        tensors |= {f"{part}.weight": letters, f"{part}.bias": shape[0] + mark + condition}
+    return tensors
+
+
+_WORDS = "embeddings.word_embeddings.weight"
+_POSITIONS = "embeddings.position_embeddings.weight"
+_TYPES = "embeddings.token_type_embeddings.weight"
+_BERT_TABLES = {_WORDS: "vd", _POSITIONS: "pd", _TYPES: "td"}
+_BERT_BODY = _BERT_TABLES | _add_biases({"embeddings.LayerNorm": "d"})
+_SMALL_BODY = {_WORDS: "ve", _POSITIONS: "pe", _TYPES: "te"} | _add_biases(
+    {"embeddings.LayerNorm": "e"}
+)
+_ATTENTION = {f"attention.self.{part}": "dd" for part in ("query", "key", "value")}
+_FEED_FORWARD = {"intermediate.dense": "id", "output.dense": "di"}
+_BERT_LAYER = _add_biases(
+    {
+        **_ATTENTION,
+        "attention.output.dense": "dd",
+        "attention.output.LayerNorm": "d",
+        "output.LayerNorm": "d",
+        **_FEED_FORWARD,
+    }
+)
+_MEGATRON_LAYER = _add_biases(
+    {"attention.ln": "d", **_ATTENTION, "attention.output.dense": "dd", "ln": "d", **_FEED_FORWARD}
+)
+_LONG_LAYER = _BERT_LAYER | _add_biases({f"{part}_global": "dd" for part in _ATTENTION})
+_DEBERTA_OUTPUT = _add_biases(
+    {
+        "attention.output.dense": "dd",
+        "attention.output.LayerNorm": "d",
+        "output.LayerNorm": "d",
+        **_FEED_FORWARD,
+    }
+)
+_BERT_HEAD = _add_biases(
+    {
+        "cls.predictions.transform.dense": "dd",
+        "cls.predictions.transform.LayerNorm": "d",
+        "cls.predictions.decoder": "vd",
+    }
+) | {"cls.predictions.bias": "v"}
+_ROBERTA_HEAD = _add_biases(
+    {"lm_head.dense": "dd", "lm_head.layer_norm": "d", "lm_head.decoder": "vd"}
+) | {"lm_head.bias": "v"}
+
+_BERT = _Layout(
+    "bert",
+    _BERT_BODY,
+    "encoder.layer.{}",
+    _BERT_LAYER,
+    _BERT_HEAD,
+    _WORDS,
+    "cls.predictions.decoder",
+    "cls.predictions.bias",
+)
+_ROBERTA = _BERT._replace(
+    root="roberta", head=_ROBERTA_HEAD, decoder="lm_head.decoder", bias="lm_head.bias"
+)
+_DEBERTA = _BERT._replace(
+    root="deberta",
+    body=_add_biases({"embeddings.LayerNorm": "d"})
+    | {_WORDS: "vd", _POSITIONS: "pd?p", _TYPES: "td?t", "encoder.rel_embeddings.weight": "rd?r"},
+    layer=_DEBERTA_OUTPUT
+    | {
+        "attention.self.in_proj.weight": "qd",
+        "attention.self.q_bias": "d",
+        "attention.self.v_bias": "d",
+        "attention.self.pos_proj.weight": "dd?c",
+        "attention.self.pos_q_proj.weight": "dd?o",
+        "attention.self.pos_q_proj.bias": "d?o",
+    },
+)
+_LAYOUTS = {
+    "bert": _BERT,
+    "roberta": _ROBERTA,
+    "distilbert": _Layout(
+        "distilbert",
+        {_WORDS: "vd", _POSITIONS: "pd"} | _add_biases({"embeddings.LayerNorm": "d"}),
+        "transformer.layer.{}",
+        _add_biases(
+            {
+                "attention.q_lin": "dd",
+                "attention.k_lin": "dd",
+                "attention.v_lin": "dd",
+                "attention.out_lin": "dd",
+                "sa_layer_norm": "d",
+                "output_layer_norm": "d",
+                "ffn.lin1": "id",
+                "ffn.lin2": "di",
+            }
+        ),
+        _add_biases({"vocab_transform": "dd", "vocab_layer_norm": "d", "vocab_projector": "vd"}),
+        _WORDS,
+        "vocab_projector",
+        "vocab_projector.bias",
+    ),
+    "longformer": _ROBERTA._replace(root="longformer", layer=_LONG_LAYER),
+    "big_bird": _BERT._replace(body=_BERT_BODY | _add_biases({"pooler": "dd"})),
+    "megatron-bert": _BERT._replace(
+        body=_BERT_TABLES | _add_biases({"encoder.ln": "d"}), layer=_MEGATRON_LAYER
+    ),
+    "electra": _Layout(
+        "electra",
+        _SMALL_BODY | _add_biases({"embeddings_project": "de?x"}),
+        "encoder.layer.{}",
+        _BERT_LAYER,
+        _add_biases(
+            {
+                "generator_predictions.LayerNorm": "e",
+                "generator_predictions.dense": "ed",
+                "generator_lm_head": "ve",
+            }
+        ),
+        _WORDS,
+        "generator_lm_head",
+        "generator_lm_head.bias",
+    ),
+    "albert": _Layout(
+        "albert",
+        _SMALL_BODY | _add_biases({"encoder.embedding_hidden_mapping_in": "de"}),
+        "encoder.albert_layer_groups.{}.albert_layers.{}",
+        _add_biases(
+            {
+                "full_layer_layer_norm": "d",
+                "attention.query": "dd",
+                "attention.key": "dd",
+                "attention.value": "dd",
+                "attention.dense": "dd",
+                "attention.LayerNorm": "d",
+                "ffn": "id",
+                "ffn_output": "di",
+            }
+        ),
+        _add_biases(
+            {"predictions.LayerNorm": "e", "predictions.dense": "ed", "predictions.decoder": "ve"}
+        )
+        | {"predictions.bias": "v"},
+        _WORDS,
+        "predictions.decoder",
+        "predictions.bias",
+    ),
+    "deberta": _DEBERTA,
+    "deberta-v2": _DEBERTA._replace(
+        body=_DEBERTA.body
+        | _add_biases({"encoder.LayerNorm": "d?n", "encoder.conv.LayerNorm": "d?k"})
+        | {"encoder.conv.conv.weight": "ddk?k", "encoder.conv.conv.bias": "d?k"},
+        layer=_DEBERTA_OUTPUT
+        | _add_biases(
+            {
+                "attention.self.query_proj": "dd",
+                "attention.self.key_proj": "dd",
+                "attention.self.value_proj": "dd",
+                "attention.self.pos_key_proj": "dd?c",
+                "attention.self.pos_query_proj": "dd?o",
+            }
+        ),
+    ),
+    "modernbert": _Layout(
+        "model",
+        {
+            "embeddings.tok_embeddings.weight": "vd",
+            "embeddings.norm.weight": "d",
+            "embeddings.norm.bias": "d?n",
+            "final_norm.weight": "d",
+            "final_norm.bias": "d?n",
+        },
+        "layers.{}",
+        {
+            "attn_norm.weight": "d",
+            "attn_norm.bias": "d?n",
+            "attn.Wqkv.weight": "qd",
+            "attn.Wqkv.bias": "q?a",
+            "attn.Wo.weight": "dd",
+            "attn.Wo.bias": "d?a",
+            "mlp_norm.weight": "d",
+            "mlp_norm.bias": "d?n",
+            "mlp.Wi.weight": "gd",
+            "mlp.Wi.bias": "g?m",
+            "mlp.Wo.weight": "di",
+            "mlp.Wo.bias": "d?m",
+        },
+        {
+            "head.dense.weight": "dd",
+            "head.dense.bias": "d?h",
+            "head.norm.weight": "d",
+            "head.norm.bias": "d?n",
+            "decoder.weight": "vd",
+            "decoder.bias": "v?b",
+        },
+        "embeddings.tok_embeddings.weight",
+        "decoder",
+        "decoder.bias",
+        not_in_first=("attn_norm.weight", "attn_norm.bias"),
+    ),
+}
+# Tensors of pre-training checkpoints besides the masked-LM head, and buffers of old versions.
+_KNOWN_EXTRA = re.compile(
+    r"\w+\.(pooler\.(dense\.)?(weight|bias)|embeddings\.(position_ids|token_type_ids))"
+    r"|cls\.seq_relationship\.(weight|bias)"
+    r"|sop_classifier\.classifier\.(weight|bias)"
+    r"|(lm_predictions|mask_predictions|discriminator_predictions)\.[\w.]+"
+)
+
+
+def is_known_extra(name: str) -> bool:
+    """Whether a tensor, beside those of the masked language model, may be in a file of weights."""
+    return _KNOWN_EXTRA.fullmatch(name) is not None
+
+
+def update_tensor_name(name: str) -> str:
+    """Return the current name of a tensor: gamma and beta became weight and bias."""
+    name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
+    return name.replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def find_body_prefix(config: ModelConfig) -> str:
+    """Return what the names of the body's tensors begin with, such as "bert."."""
+    return f"{_LAYOUTS[config.architecture].root}."
+
+
+def is_of_head(name: str, *, config: ModelConfig) -> bool:
+    """Whether a tensor of the model belongs to its masked-language-model head."""
+    return not name.startswith(find_body_prefix(config))
+
+
+def find_shared_tensors(config: ModelConfig) -> dict[str, str]:
+    """Return a map from names of tensors to second names of the same tensors in this model."""
+    layout = _LAYOUTS[config.architecture]
+    decoder = layout.decoder
+    same = {f"{decoder}.bias": layout.bias} if layout.bias != f"{decoder}.bias" else {}
+    if config.is_tied:
+        same[f"{decoder}.weight"] = f"{layout.root}.{layout.words}"
+    return same
+
+
+def compute_expected_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Return name and shape of every parameter of the masked language model."""
+    layout, sizes = _LAYOUTS[config.architecture], config.sizes
+    tensors = {f"{layout.root}.{name}": letters for name, letters in layout.body.items()}
+    for place in config.layer_places:
+        prefix = f"{layout.root}.{layout.layers.format(*place)}"
+        left_out = layout.not_in_first if not any(place) else ()
+        tensors |= {
+            f"{prefix}.{name}": letters
+            for name, letters in layout.layer.items()
+            if name not in left_out
+        }
+    shapes = {}
+    for name, letters in (tensors | dict(layout.head)).items():
+        shape, _, condition = letters.partition("?")
+        if not condition or sizes[condition]:
+            shapes[name] = tuple(sizes[letter] for letter in shape)
+    return shapes
+
+
+def count_parameters(config: ModelConfig) -> int:
+    """Return the number of learnt parameters; shared tensors count once."""
+    return _count_numbers(config, n_layer_runs=1)
+
+
+def measure_pass(config: ModelConfig) -> float:
+    """Return the work of a forward pass for one token, in parameters of a BERT.
+
+    A layer counts as often as it is run, and the sum is multiplied by the slowdown of the
+    architecture.
+    """
+    return config.slowdown * _count_numbers(config, n_layer_runs=config.n_layer_runs)
+
+
+def _count_numbers(config: ModelConfig, *, n_layer_runs: int) -> int:
+    layout, shared_tensors = _LAYOUTS[config.architecture], find_shared_tensors(config)
+    layers, _, _ = layout.layers.partition(".{}")
+    return sum(
+        math.prod(shape) * (n_layer_runs if name.startswith(f"{layout.root}.{layers}.") else 1)
+        for name, shape in compute_expected_shapes(config).items()
+        if name not in shared_tensors
+    )
