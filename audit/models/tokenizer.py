@@ -6,10 +6,13 @@ of the checked files: no other file, no network and no code of the model can tak
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
@@ -20,6 +23,7 @@ from tokenizers import Tokenizer
 from audit.errors import AuditError, Message
 from audit.models.architectures import ModelConfig
 from audit.models.case import Normalizer, build_japanese_normalizer
+from audit.models.mecab_dictionary import find_dictionary_name
 from audit.models.tokenizer_files import CONFIG_FILE, FAST_FILE, TOKENIZER_CLASSES, TokenizerFiles
 from audit.shelf import scratch_folder
 
@@ -107,7 +111,7 @@ def _read_built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
 def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
     try:
         with scratch_folder() as folder:
-            settings = json.dumps(dict(files.built_settings)).encode("ascii")
+            settings = json.dumps(_name_dictionary(files)).encode("ascii")
             for file, data in {**files.used_files, CONFIG_FILE: settings}.items():
                 (folder / file).write_bytes(data)
             tokenizer = getattr(transformers, files.built_class).from_pretrained(
@@ -141,6 +145,41 @@ def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
     return tokenizer
 
 
+def _name_dictionary(files: TokenizerFiles) -> dict[str, object]:
+    """Return a tokenizer's settings with the place of its user dictionary, which is kept."""
+    settings: dict[str, Any] = dict(files.built_settings)
+    if files.dictionary:
+        path = _keep_dictionary(files.all_files[files.dictionary])
+        settings["mecab_kwargs"] = {**settings["mecab_kwargs"], "mecab_option": f'-u "{path}"'}
+    return settings
+
+
+_kept_files = ExitStack()
+_kept_paths: dict[str, Path] = {}
+
+
+def _keep_dictionary(data: bytes) -> Path:
+    """Write a dictionary into a private folder that lasts as long as this process.
+
+    A tokenizer that is copied or pickled opens its dictionary again.
+    """
+    digest = hashlib.sha256(data).hexdigest()
+    path = _kept_paths.get(digest)
+    if path is None or not path.is_file():
+        path = _kept_files.enter_context(scratch_folder()) / f"{digest}.dic"
+        path.write_bytes(data)
+        _kept_paths[digest] = path
+    return path
+
+
+def _drop_kept_files(owner: int) -> None:
+    if os.getpid() == owner:  # a fork leaves its parent's files alone
+        _kept_files.close()
+
+
+atexit.register(_drop_kept_files, os.getpid())
+
+
 def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     """Return everything but the vocabulary that decides how a tokenizer splits text."""
     settings: dict[str, object] = {
@@ -153,6 +192,8 @@ def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     if not tokenizer.is_fast:
         # No mecab_kwargs at all means this dictionary.
         mecab = {"mecab_dic": "unidic_lite", **(tokenizer.mecab_kwargs or {})}
+        if option := mecab.pop("mecab_option", None):
+            mecab["user dictionary"] = find_dictionary_name(option)  # by digest
         chosen = {name: getattr(tokenizer, name) for name in _SLOW_SETTINGS}
         return settings | chosen | {name: v for name, v in mecab.items() if v is not None}
     state = json.loads(tokenizer.backend_tokenizer.to_str())

@@ -22,6 +22,11 @@ from audit.models.components import (
     refuse_large_tokens,
     refuse_unknown_parts,
 )
+from audit.models.mecab_dictionary import (
+    MAX_DICTIONARY_BYTES,
+    check_dictionary,
+    find_dictionary_name,
+)
 from audit.models.model_folder import (
     COPY_FILE,
     ModelFolder,
@@ -138,13 +143,19 @@ _NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
     "ElectraTokenizer": build_bert_normalizer,
     _JAPANESE: build_japanese_normalizer,
 }
-# Not mecab_option, a command line: it can name files anywhere.
-_MECAB = {"mecab_dic", "normalize_text", "do_lower_case"}
+# mecab_option is a command line that can name files anywhere; only `-u FILE` is read from it.
+_MECAB = {"mecab_dic", "normalize_text", "do_lower_case", "mecab_option"}
 _JAPANESE_SETTINGS = {
     "word_tokenizer_type": ("basic", "mecab"),
     "subword_tokenizer_type": ("wordpiece", "character"),
     "mecab_kwargs": ("unidic_lite", "ipadic", "unidic"),
 }
+_OTHER_SPLITTERS = ("jumanpp", "sudachi")
+# Settings that split text whose words are split already as these programs split it.
+_FOR_SPLIT_WORDS = '"word_tokenizer_type": "basic"'
+_FOR_SPLIT_PIECES = (
+    '"tokenizer_class": "AlbertTokenizer", "do_lower_case": false, "keep_accents": true'
+)
 
 
 @dataclass(frozen=True)
@@ -156,7 +167,7 @@ class TokenizerFiles:
     built (for a SentencePiece file a tokenizer.json made from it), `all_files` those of all its
     files. `tokens_by_id` has the token of each id; `added_tokens` are the tokens outside the
     vocabulary. `make_normalizer` builds the normalizer from settings; None if tokenizer.json has
-    it, or there is none.
+    it, or there is none. `dictionary` is the file of MeCab's user dictionary, "" for none.
     """
 
     kind: str
@@ -167,6 +178,7 @@ class TokenizerFiles:
     added_tokens: frozenset[str]
     is_byte_level: bool
     make_normalizer: Callable[[Mapping[str, object]], Normalizer] | None
+    dictionary: str
 
     @property
     def built_class(self) -> str:
@@ -207,11 +219,12 @@ def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokenize
         settings = {key: value for key, value in raw.items() if key in _SETTINGS}
         _refuse_other_flags(settings)
         kind = _choose_tokenizer_class(str(raw.get("tokenizer_class") or default_class))
-        if kind == _JAPANESE:
-            _check_japanese(settings)
+        dictionary = _check_japanese(settings) if kind == _JAPANESE else None
         decoder: Any = settings.get("added_tokens_decoder") or {}
         added_tokens = {int(i): str(token["content"]) for i, token in decoder.items()}
         refuse_large_tokens(_list_texts(settings))
+    if dictionary:
+        all_files[dictionary.file] = _read_dictionary(dictionary, folder=folder)
     needed = _list_needed_files(kind, all_files, folder=folder)
     used_files = {file: all_files[file] for file in (*needed, *_LEGACY_FILES) if file in all_files}
     make_normalizer = _NORMALIZERS.get(kind)
@@ -243,6 +256,7 @@ def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokenize
         frozenset({*added_tokens.values(), *_list_texts(settings)}),
         is_byte_level,
         make_normalizer,
+        dictionary.file if dictionary else "",
     )
     normalizer = None if kind in _BYTE_LEVEL else fast.get("normalizer")
     files.refuse_unfit_case(
@@ -356,18 +370,60 @@ def _choose_tokenizer_class(class_name: str) -> str:
     return kind_name or _FAST
 
 
-def _check_japanese(settings: Mapping[str, object]) -> None:
+class _Dictionary(NamedTuple):
+    """A user dictionary of MeCab: its file, and the system dictionary that it extends."""
+
+    file: str
+    system: str
+
+
+def _check_japanese(settings: Mapping[str, object]) -> _Dictionary | None:
+    """Refuse other settings than the supported ones; return the user dictionary, if any."""
     mecab = settings.get("mecab_kwargs") or {}
+    system, option = mecab, None
     if isinstance(mecab, dict) and {key for key, value in mecab.items() if value} <= _MECAB:
-        mecab = mecab.get("mecab_dic", "unidic_lite")
+        system, option = mecab.get("mecab_dic", "unidic_lite"), mecab.get("mecab_option")
+    file = find_dictionary_name(option) if option else None
+    if option and not file:
+        raise AuditError(
+            "The option of MeCab (mecab_option) is not supported.",
+            do="Supported is `-u FILE.dic`, a compiled user dictionary in the model's directory.",
+        )
+    splitter = settings.get("word_tokenizer_type")
+    if splitter in _OTHER_SPLITTERS:
+        has_pieces = settings.get("subword_tokenizer_type") == "sentencepiece"
+        raise AuditError(
+            "Words are not split by {splitter} here.",
+            do="Split the words of notes and passages with {splitter} beforehand, with spaces "
+            "between them (names in passages: [LAST] [FIRST]). Then write {replacement} into "
+            "tokenizer_config.json in a copy of the model's directory.",
+            splitter=str(splitter),
+            replacement=_FOR_SPLIT_PIECES if has_pieces else _FOR_SPLIT_WORDS,
+        )
     for key, values in _JAPANESE_SETTINGS.items():
-        if {**settings, "mecab_kwargs": mecab}.get(key, values[0]) not in values:
+        if {**settings, "mecab_kwargs": system}.get(key, values[0]) not in values:
             raise AuditError(
                 "This {key} is not supported.",
                 do="Supported: {values}.",
                 key=key,
                 values=", ".join(values),
             )
+    return _Dictionary(file, str(system)) if file else None
+
+
+def _read_dictionary(dictionary: _Dictionary, *, folder: ModelFolder) -> bytes:
+    """Read a user dictionary and check it before MeCab does."""
+    if dictionary.file not in folder.files:
+        raise AuditError(
+            "MeCab's user dictionary {file} is not in the model's directory.",
+            where=folder.name,
+            do="Copy the compiled dictionary (.dic) into it.",
+            file=make_printable(dictionary.file),
+        )
+    data = folder.read(dictionary.file, max_bytes=MAX_DICTIONARY_BYTES)
+    with name_place(folder.locate(dictionary.file)):
+        check_dictionary(data, system=dictionary.system)
+    return data
 
 
 def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
@@ -229,3 +230,63 @@ def _write_config(folder: Path, kind: str, **settings: object) -> Path:
     config = {"tokenizer_class": kind, **settings}
     (folder / "tokenizer_config.json").write_text(json.dumps(config), "utf-8")
     return folder
+
+
+def compile_dictionary(path: Path, words: Sequence[str], *, system: str = "unidic_lite") -> Path:
+    """Compile a user dictionary with MeCab's own compiler; return its file."""
+    import fugashi
+
+    rows = "".join(f"{word},1,1,-9000,名詞,一般,*,*,*,*,{word},*,*\n" for word in words)
+    path.with_suffix(".csv").write_text(rows, "utf-8")
+    folder = importlib.import_module(system).DICDIR
+    options = f'-d "{folder}" -u "{path}" -f utf-8 -t utf-8'
+    fugashi.build_dictionary(f'compile {options} "{path.with_suffix(".csv")}"')
+    return path
+
+
+def write_dictionary(
+    words: Sequence[bytes],
+    *,
+    units: Mapping[int, tuple[int, int]] | None = None,
+    token: Sequence[int] = (1, 1, 0, -9000, 0, 0),
+    features: bytes = "名詞,一般\0".encode(),
+    **changes: int,
+) -> bytes:
+    """Return a user dictionary for unidic_lite, unit by unit; every node has a block of its own.
+
+    `units`, `token`, `features` and `changes` of the head replace what is right.
+    """
+    nodes: list[dict[int, int]] = [{}]
+    for word in words:
+        node = 0
+        for byte in word:
+            if byte not in nodes[node]:
+                nodes.append({})
+                nodes[node][byte] = len(nodes) - 1
+            node = nodes[node][byte]
+        nodes[node][-1] = -1
+    trie = {0: (1, 0)}
+    for node, children in enumerate(nodes):
+        begin = 257 * node + 1
+        for byte, child in children.items():
+            # One token for every word: the number 0 << 8 | 1.
+            trie[begin + byte + 1] = (-2 if byte < 0 else 257 * child + 1, begin)
+    trie |= units or {}
+    array = b"".join(
+        struct.pack("<iI", *trie.get(i, (0, 0))) for i in range(257 * (len(nodes) + 1))
+    )
+    tokens = struct.pack("<HHHhII", *token)
+    head = {
+        "magic": 0xEF718F77 ^ 72 + len(array) + len(tokens) + len(features),
+        "version": 102,
+        "kind": 1,
+        "n_words": len(words),
+        "n_left": 5981,
+        "n_right": 5981,
+        "n_trie_bytes": len(array),
+        "n_token_bytes": len(tokens),
+        "n_feature_bytes": len(features),
+        "reserved": 0,
+    }
+    head |= changes
+    return struct.pack("<10I32s", *head.values(), b"utf8") + array + tokens + features
