@@ -67,7 +67,7 @@ CODES = frozenset(
 NUMBERS = frozenset(("scenario", "name_id", "document_id", "passage_id", "row", "seed"))
 """Keys whose values are whole numbers, as are those of all keys that begin with `n_`."""
 _CODE = re.compile(r"[a-z0-9][a-z0-9_.:\-]{0,63}")
-_SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})(?:-([0-9a-f]{12}))?")
+_SEAL = re.compile("([0-9]{1,15})-([0-9a-f]{64})-([0-9a-f]{12})")
 _MAX_NUMBER = 2**63
 _MAX_WHO_CHARS = 120
 _N_KEY_BYTES = 32
@@ -234,7 +234,7 @@ def verify(seal: str = "") -> Verification:
         return broken("missing")
     if places[head.n_lines] != head:
         return broken("head")
-    if seal_match and seal_match[3] and seal_match[3] != _installation():
+    if seal_match and seal_match[3] != _installation():
         return broken("elsewhere")
     if seal_match and (
         int(seal_match[1]) > n_lines or places[int(seal_match[1])].last != seal_match[2]

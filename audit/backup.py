@@ -23,7 +23,7 @@ from typing import IO, Any, BinaryIO
 
 from audit import shelf
 from audit.access_log import log_files, record
-from audit.errors import AuditError
+from audit.errors import AuditError, make_version_error
 from audit.foreign import refuse_errors
 from audit.home import data_home
 from audit.jobs.locks import QUEUES, device_lock
@@ -218,7 +218,9 @@ def _unpack(file: Path, into: Path) -> int:
                 listed = json.loads(content.read())
             else:
                 digests[member.name] = _copy_with_digest(content, into / member.name)
-        files = listed["files"] if listed and listed["format"] == _FORMAT else {}
+        if listed and listed["format"] != _FORMAT:
+            raise make_version_error(where="backup")
+        files = listed["files"] if listed else {}
         if not files or any(digests.get(name) != digest for name, (digest, _) in files.items()):
             raise _DAMAGED
         for name in digests:

@@ -62,7 +62,7 @@ class Message(str):
 
     @classmethod
     def read(cls, content: object) -> Self:
-        """Return the message of a `dump`; the text of an older record is a message without values.
+        """Return the message of a `dump`; a text is a message without values.
 
         Raises ValueError for anything else.
         """
@@ -121,6 +121,19 @@ class AuditError(Exception):
     def render(self, language: str) -> str:
         """Return place, sentence and advice as one text in a language."""
         return self.message.render(language)
+
+
+def make_version_error(*, where: str = "") -> AuditError:
+    """Return the refusal of anything stored that another version of the program wrote.
+
+    Nothing of another version is read. Damage looks the same where a file has no version.
+    """
+    return AuditError(
+        "This was written by another version of the program, or it is damaged.",
+        where=where,
+        do="Export it with the version that wrote it. Then make it again, or use another data "
+        "directory.",
+    )
 
 
 class AuditCancelled(Exception):

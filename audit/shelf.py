@@ -12,7 +12,8 @@ Its name is 12 hexadecimal digits, and it holds the thing's record and all files
     CORPORA.forget(identifier)
 
 `read` makes a dataclass or a `Record` with an identifier, a title and `created` from a folder. It
-need not catch errors: a missing file or key means that the thing is damaged.
+need not catch errors: a missing file or key means that the thing is damaged, or of another
+version.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from audit.errors import AuditError
+from audit.errors import AuditError, make_version_error
 from audit.foreign import open_regular
 from audit.home import check_change_allowed, home_folder
 
@@ -399,9 +400,7 @@ class Shelf(Generic[T]):
         try:
             yield
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise AuditError(
-                "It is damaged, or of another version.", where=self.label, do="Make it again."
-            ) from None
+            raise make_version_error(where=self.label) from None
 
     def keep_files(self, identifier: str, files: Mapping[str, bytes]) -> T:
         """Keep files under an identifier and return the thing; the record is the last file.

@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 import diskcache
 from numpy.typing import NDArray
 
-from audit.errors import AuditError
+from audit.errors import AuditError, make_version_error
 from audit.home import check_change_allowed
 from audit.shelf import Lock, sync_to_disk, take_lock, whole_file
 from cache.payload import (
@@ -72,7 +72,8 @@ class Store:
 
     The directory gets mode 700. `n_corrupt` counts the damaged values that this object has moved
     into `quarantine/`; `n_rebuilt` counts how often it rebuilt the index. Every method raises
-    `StoreError` if the directory cannot be read or written, and `ValueError` for an invalid key.
+    `StoreError` if the directory cannot be read or written, and `ValueError` for an invalid key. A
+    directory of another version is refused.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -83,11 +84,7 @@ class Store:
             if self.directory.stat().st_mode & 0o077:
                 self.directory.chmod(0o700)
         if (self.directory / DATABASE).exists():
-            raise StoreError(
-                "An older version of the program kept these results.",
-                where=str(self.directory),
-                do="Export them with that version, then use another data directory.",
-            )
+            raise make_version_error(where=str(self.directory))
 
     def __enter__(self) -> Self:
         return self

@@ -197,7 +197,7 @@ class AuditRequest(RunSettings):
             "n_rows_left_out": len(passages.notes) if passages else 0,
             "settings": self.settings.plain(),
             "seed": self.seed,
-            "threshold": None,  # older audits could have one of their own
+            "threshold": None,  # no audit has one of its own; the digest has the entry
             "dtype": self.dtype,
         }
 

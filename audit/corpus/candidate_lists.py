@@ -19,7 +19,7 @@ from audit.corpus.carriers import NameHolders
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import ListedNames, PatternTally, People
 from audit.corpus.truth import CANDIDATES, PASSAGES, PRIVATE
-from audit.errors import AuditError
+from audit.errors import AuditError, make_version_error
 from audit.names.candidates import (
     SHARED,
     Accepts,
@@ -54,8 +54,7 @@ MAX_PASSAGES = 20_000
 
 _COLUMNS = ("first", "last", "is_member", "control_kind", "role", "sex", "n_mentions")
 _OTHERS = ("n_others_first", "n_others_last")
-_HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:])
-"""Columns of older corpora; newer corpora have further columns after these."""
+_HEADER = ("list", "first_name", "last_name", *_COLUMNS[2:], *_OTHERS)
 _ELSEWHERE = "is_elsewhere"
 """Column in a corpus with held-out patients: the name is in somebody else's training notes."""
 
@@ -155,11 +154,10 @@ def candidates_csv(
         for name in LISTS
         for cells in zip(*(getattr(lists[name], column) for column in columns), strict=True)
     ]
-    header = (*_HEADER, *_OTHERS)
     if names_elsewhere is None:
-        return write_table(header, rows).encode()
+        return write_table(_HEADER, rows).encode()
     marked = ((*row, row[0] == "patient" and pair_of(*row[1:3]) in names_elsewhere) for row in rows)
-    return write_table((*header, _ELSEWHERE), marked).encode()
+    return write_table((*_HEADER, _ELSEWHERE), marked).encode()
 
 
 def default_controls(corpus: KeptCorpus) -> tuple[str, ...]:
@@ -194,12 +192,9 @@ def read_list(
             do="Build it again with --hold-out, or choose other controls.",
         )
     table = read_table(_file_bytes(corpus, CANDIDATES), subject="candidates")
-    extra_columns = {*table.header[len(_HEADER) :]}
-    if table.header[: len(_HEADER)] != _HEADER or not extra_columns <= {*_OTHERS, _ELSEWHERE}:
-        raise AuditError(
-            "This is no list of a corpus.", where="candidates", do="Build the corpus again."
-        )
-    has_elsewhere_column = table.header[-1] == _ELSEWHERE
+    has_elsewhere_column = table.header == (*_HEADER, _ELSEWHERE)
+    if table.header != _HEADER and not has_elsewhere_column:
+        raise make_version_error(where="candidates")
     # Two splits of one full name (林田+一, 林+田一) are one name; members come before controls.
     rows: dict[str, Sequence[str]] = {}
     for cells in table.rows:

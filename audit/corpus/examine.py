@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict
-
-from audit.corpus.truth import CANARY, EXAMINATION, NoteTruth, Place, make_unreadable_error
-from audit.errors import AuditError
+from audit.corpus.truth import CANARY, EXAMINATION, NoteTruth, Place
+from audit.errors import AuditError, make_version_error
 from audit.names.candidates import Accepts, Candidates, Name, make_candidates
 from audit.names.matching import Pair, pair_of
 from audit.notes.mention_words import FORMS, PLACEHOLDER, REASONS, Mention, Unnamed
@@ -134,10 +132,6 @@ class CategoryCounter(dict[tuple[str, str], list[int]]):
         )
 
 
-_PAST: ConfigDict = ConfigDict(extra="ignore")
-"""Further counts of older versions are ignored."""
-
-
 class MentionCoverage(Record):
     """Counts over notes.
 
@@ -156,8 +150,6 @@ class MentionCoverage(Record):
         Names of patients in the notes according to the truth, and those that belong to a mention;
         the others are elsewhere in the notes.
     """
-
-    model_config = _PAST
 
     n_notes: int
     n_notes_with_mention: int
@@ -501,12 +493,10 @@ class Examination(Record):
         Distinct patterns, each with its passage of D_public.
     carriers
         For each role (carriers of a name, number of listed patients' names with so many carriers),
-        the fewest carriers first; empty in older corpora.
+        the fewest carriers first.
     held_out
         Counts of held-out patients; None if nobody was held out. All other counts leave them out.
     """
-
-    model_config = _PAST
 
     format: Literal[1] = 1
     coverage: MentionCoverage
@@ -522,8 +512,8 @@ class Examination(Record):
     candidates: tuple[ListedNames, ...]
     canaries: CountTable
     n_passages: int
-    carriers: tuple[tuple[str, CountTable], ...] = ()
-    held_out: HeldOutCounts | None = None
+    carriers: tuple[tuple[str, CountTable], ...]
+    held_out: HeldOutCounts | None
 
     @property
     def n_notes(self) -> int:
@@ -551,7 +541,7 @@ def read_examination(folder: Path) -> Examination:
     try:
         return Examination.read((folder / EXAMINATION).read_bytes(), where="examination")
     except (OSError, AuditError):
-        raise make_unreadable_error() from None
+        raise make_version_error(where="corpus") from None
 
 
 PAPER = {"patterns": PATTERNS_PER_NAME, "mentions": MENTIONS_PER_NAME}

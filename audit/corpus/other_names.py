@@ -213,7 +213,7 @@ class _OtherNames:
     def person(self, identity: str, *, is_japanese: bool) -> Person:
         """Return another person of the same sex without a part of the person's own name."""
         own_name, sex = self._true_name(identity)
-        # As in older versions, the key of a registered patient is the id alone: the names stay.
+        # The names of a registered patient are drawn by the patient's id alone.
         is_register = self._corpus.kind == "register"
         key = identity.removeprefix("patient:") if is_register else identity
         for number in range(_MAX_TRIES):

@@ -584,7 +584,6 @@ class Copies:
         self.sums.update({"n_notes": 1, f"status {status}": 1, "n_unaligned": n_unaligned})
         n_uncopied = n_chars_of(line["uncopied"])
         self.sums.update({"n_uncopied_notes": int(n_uncopied > 0), "n_uncopied_chars": n_uncopied})
-        self.sums["n_by_kind"] += "n_tags" in line["tags"]  # some older lines lack it
         if status == EXACT:
             self.exact.add(str(line["doc_id"]))
 
@@ -596,13 +595,10 @@ class Copies:
     def summary(self) -> dict[str, Any]:
         """Return how faithful the copies are; the error rate is per character, None without any.
 
-        A note in several windows has the worst of their statuses. `tags` is the census of all tags,
-        empty if some copies have no census.
+        A note in several windows has the worst of their statuses. `tags` is the census of all tags.
         """
         sums = self.sums
         n_chars = sums["n_source_chars"]
-        is_by_kind = sums["n_by_kind"] == sums["n_notes"]
-        tags = {name: sums[name] for name in ("n_tags", *MALFORMED)} if is_by_kind else {}
         return {
             "n_notes": sums["n_notes"],
             "statuses": {status: sums[f"status {status}"] for status in STATUSES},
@@ -611,18 +607,16 @@ class Copies:
             "n_uncopied_notes": sums["n_uncopied_notes"],
             "n_uncopied_chars": sums["n_uncopied_chars"],
             "n_malformed": sums["n_malformed"],
-            "tags": tags,
+            "tags": {name: sums[name] for name in ("n_tags", *MALFORMED)},
         }
 
 
 def malformed_tags(summary: Mapping[str, Any]) -> dict[str, Rate]:
-    """Return the rates of malformed tags by kind; empty if only their sum was kept.
+    """Return the rates of malformed tags by kind.
 
     An opening tag counts as one tag with its closing tag; a stray or unknown tag counts as one.
     """
-    tags = summary.get("tags")
-    if not tags:
-        return {}
+    tags = summary["tags"]
     n_tags = tags["n_tags"] + tags["n_stray"] + tags["n_unknown"]
     return {kind: Rate(tags[kind], n_tags) for kind in MALFORMED}
 

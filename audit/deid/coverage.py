@@ -150,7 +150,7 @@ def _read_measured(tagger: KnownTagger) -> dict[str, tuple[MarkCounts, ...]]:
     content = json.loads((SHIPPED / HAND_WRITTEN).read_bytes())
     if tagger.tagger_id != DEFAULT or content["digest"] != tagger.digest:
         return {}
-    counts_by_language = content.get("by_kind", {})
+    counts_by_language = content["by_kind"]
     return {
         language: tuple(
             MarkCounts(letter, **counts_by_language[language][letter])

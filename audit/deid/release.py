@@ -156,10 +156,7 @@ class Release(Record):
     tests: it is public, and so is the key that follows from it.
     """
 
-    model_config = ConfigDict(
-        extra="ignore",  # older records have the `language` of their placeholders
-        arbitrary_types_allowed=True,
-    )
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     mode: str = Field(default=PLACEHOLDER, pattern=f"^({'|'.join(MODES)})$")
     seed: int | None = Field(default=None, ge=0, le=MAX_SEED)
@@ -177,7 +174,7 @@ class Release(Record):
 
     @property
     def is_reversible(self) -> bool:
-        """Whether anybody with the program can compute the original text, as in older releases."""
+        """Whether anybody with the program can compute the original text."""
         return self.mode == SURROGATE and self.seed is not None
 
     def describe(self) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class WrittenRelease(Record):
 
 
 def _read_release(folder: Path) -> WrittenRelease:
-    release = WrittenRelease.read((folder / _RECORD).read_bytes(), where="release")
+    release = WrittenRelease.model_validate_json((folder / _RECORD).read_bytes())
     release_settings = release.how.with_(key=read_key(folder)) if release.how.key else release.how
     return release.with_(path=folder, how=release_settings)
 

@@ -35,7 +35,6 @@ from audit.deid.span_metrics import (
     CriterionScore,
     LabelScore,
     Pair,
-    ScorePart,
     Shares,
     compare,
     compare_shares,
@@ -54,8 +53,6 @@ MISSES = (MISSED, SPURIOUS, OTHER_LABEL, OTHER_PLACE)
 """A gold without a prediction, a prediction without a gold, a pair with different labels, a pair
 with one label but different ends."""
 SPANS = "spans.jsonl"
-_OLDER_INDEX, _OLDER_BIT = "spans.npz", 4
-"""A file beside the spans of older scores, whose lines are of several criteria: it tells which."""
 _CONTEXT_CHARS, _MAX_TEXT_CHARS = 40, 600
 HEADER = (
     "doc_id",
@@ -179,14 +176,8 @@ def misses_csv(cases: Iterable[SpanCase]) -> str:
 def read_cases(folder: Path) -> tuple[SpanCase, ...]:
     """Return the cases of a kept score; AuditError if they cannot be read."""
     with refuse_errors(AuditError("The spans of this score cannot be read.", where="score")):
-        lines = (folder / SPANS).read_bytes().splitlines()
-        if (folder / _OLDER_INDEX).is_file():
-            with (folder / _OLDER_INDEX).open("rb") as file:
-                older = np.load(file, allow_pickle=False)["criteria"]
-            places = np.flatnonzero(older & _OLDER_BIT)
-            lines = [lines[place] for place in places.tolist()]
         cases = []
-        for line in lines:
+        for line in (folder / SPANS).read_bytes().splitlines():
             content = json.loads(line.decode("utf-8", "surrogatepass"))
             for side in ("gold", "predicted"):
                 content[side] = content[side] and tuple(content[side])
@@ -291,7 +282,7 @@ def _equalise_labels(note: TaggedDocument) -> TaggedDocument:
     return replace(note, spans=tuple(spans), unaligned=unaligned)
 
 
-class LabelCoverage(ScorePart):
+class LabelCoverage(Record):
     """How much of the golds of a label redaction would take out."""
 
     n_gold: int
@@ -315,7 +306,7 @@ class LabelCoverage(ScorePart):
         return Rate(self.n_covered_chars, self.n_gold_chars)
 
 
-class CoverageScore(ScorePart):
+class CoverageScore(Record):
     """What redaction would take out, and how many gold characters stay per 1,000 of the notes.
 
     `over_redaction` is the share 0-1 of the other characters that would be taken out needlessly;
@@ -350,11 +341,11 @@ class CoverageScore(ScorePart):
         )
 
 
-class ScoreSummary(ScorePart):
+class ScoreSummary(Record):
     """Measures, confusion matrices and coverage; shares are 0-1, or None if undefined.
 
     `type_blind` has the criteria of `BLIND` with all labels made equal. `kinds` counts the golds by
-    sort; it is empty in older scores.
+    sort.
     """
 
     matcher: str
@@ -366,7 +357,7 @@ class ScoreSummary(ScorePart):
     criteria: dict[str, CriterionScore]
     type_blind: dict[str, LabelScore]
     coverage: CoverageScore
-    kinds: dict[str, int] = Field(default_factory=dict)
+    kinds: dict[str, int]
 
     @property
     def unseen(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -378,7 +369,7 @@ class ScoreSummary(ScorePart):
         labels_with_gold = {label for label, line in labels.items() if line.n_gold}
         if not labels_with_gold <= {*TYPES}:
             return (), ()
-        kinds = tuple(kind for kind in SORTS if self.kinds and kind not in self.kinds)
+        kinds = tuple(kind for kind in SORTS if kind not in self.kinds)
         return tuple(label for label in TYPES if label not in labels_with_gold), kinds
 
 
@@ -446,7 +437,7 @@ class Headline:
 SCORE, PATIENTS = "score.json", "patients.npz"
 
 
-class Score(ScorePart):
+class Score(Record):
     """A score as it is kept in `score.json`.
 
     `title` and the `name` of the tagger are untrusted text. Two scores can be compared if they have
@@ -507,7 +498,7 @@ class Score(ScorePart):
 
 
 def _read_score(folder: Path) -> Score:
-    score = Score.read((folder / SCORE).read_bytes(), where="score")
+    score = Score.model_validate_json((folder / SCORE).read_bytes())
     if not all((folder / name).is_file() for name in (PATIENTS, SPANS)):
         raise ValueError
     return score.with_(score_id=folder.name)
@@ -557,10 +548,7 @@ predictions cover in full; and characters outside of golds that are taken out.""
 
 
 def count_shares(score_id: str) -> IntArray:
-    """Return hits and totals of `SHARES` by patient [P, shares, 2].
-
-    Shares of coverage are zeros in older scores, which did not count them by patient.
-    """
+    """Return hits and totals of `SHARES` by patient [P, shares, 2]."""
     headline, strict = (
         read_patient_counts(score_id, criterion=x) for x in (HEADLINE_CRITERION, "strict")
     )
@@ -573,9 +561,7 @@ def count_shares(score_id: str) -> IntArray:
     ]
     shares = np.array([(total - wrong, total) for total, wrong in columns]).transpose(2, 0, 1)
     with SCORES.reading(), np.load(SCORES.get(score_id).path / PATIENTS) as tables:
-        is_there = _COVERED in tables
-        rest = tables[_COVERED] if is_there else np.zeros((len(shares), 3, 2), dtype=np.int64)
-    return np.concatenate([shares, rest], axis=1)
+        return np.concatenate([shares, tables[_COVERED]], axis=1)
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,7 @@ class _Run:
                 )
                 self.seconds = time.monotonic() - start_time if is_whole else None
             self.meter.finish(TAGGING)
-            # An earlier run may have tagged them with an older version of the tagger.
+            # An earlier run may have tagged them before the tagger was trained again.
             census_tagger = json.loads((self.tags / CENSUS).read_bytes())["tagger"]
             tagger = {name: census_tagger[name] for name in ("name", "digest")}
             return self.tags / TAGGED_SPANS, self.tags, tagger

@@ -9,7 +9,6 @@ from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
-from pydantic import ConfigDict
 
 from audit.deid.span_matching import ANY, COLUMNS, MISSED, SPURIOUS, MatchCounts
 from audit.notes.spans import TaggedDocument
@@ -43,13 +42,7 @@ Pair = tuple[TaggedDocument, TaggedDocument]
 """A note with its gold spans, and the same note with its predicted spans."""
 
 
-class ScorePart(Record):
-    """A part of a score; unknown fields of older scores are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class MacroScore(ScorePart):
+class MacroScore(Record):
     """Measures 0-1 with their 95 % intervals over patients; None if undefined.
 
     Each measure of this class is the mean over the labels for which it is defined.

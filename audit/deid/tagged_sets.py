@@ -310,7 +310,7 @@ class TaggedSet(Record):
 
 
 def _read_set(folder: Path) -> TaggedSet:
-    tagged = TaggedSet.read((folder / ASKED).read_bytes(), where="tagged notes")
+    tagged = TaggedSet.model_validate_json((folder / ASKED).read_bytes())
     census = None
     if (folder / INDEX).is_file():
         census = json.loads((folder / RESULT / CENSUS).read_bytes())
@@ -484,15 +484,14 @@ def _write_names(
 
 
 def read_index(tagged: TaggedSet) -> IntArray:
-    """Return the index of a complete set [N, 4], or [N, 3] in older sets, mapped into memory.
+    """Return the index of a complete set [N, 4], mapped into memory.
 
     The columns are the offsets of the note's line in `spans.jsonl` and in `redacted.jsonl`, its
-    number of spans, and the offset of its patient's line in `names.jsonl`, or `NO_NAMES`. Older
-    sets lack that file.
+    number of spans, and the offset of its patient's line in `names.jsonl`, or `NO_NAMES`.
     """
     with TAGGED_SETS.reading():
         rows = np.load(tagged.path / INDEX, mmap_mode="r", allow_pickle=False)
-        if rows.ndim != 2 or rows.shape[1] not in (3, 4) or rows.dtype != np.int64:
+        if rows.ndim != 2 or rows.shape[1] != 4 or rows.dtype != np.int64:
             raise ValueError
         return np.asanyarray(rows)
 
@@ -513,11 +512,10 @@ def note_at(
 
 def _names_at(tagged: TaggedSet, index: IntArray, number: int) -> Names | None:
     """Return the names of the patient of a note; None if the set does not keep them."""
-    place = int(index[number, 3]) if index.shape[1] > 3 else NO_NAMES
-    path = tagged.path / NAMES
-    if place == NO_NAMES or not path.is_file():
+    place = int(index[number, 3])
+    if place == NO_NAMES:
         return None
-    with TAGGED_SETS.reading(), path.open("rb") as file:
+    with TAGGED_SETS.reading(), (tagged.path / NAMES).open("rb") as file:
         file.seek(place)
         return Names.from_record(json.loads(file.readline()))
 

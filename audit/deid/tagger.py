@@ -153,7 +153,8 @@ def join_windows(
 TAGGER, MODEL = "tagger.json", "model"
 MAX_TITLE = 200
 MAX_BYTES = 4_000_000
-_VERSION = 1
+TAGGER_VERSION = 1
+"""The version of `tagger.json`."""
 
 
 class TaggerFile(Record):
@@ -176,12 +177,12 @@ class TaggerFile(Record):
     def digest(self) -> str:
         """SHA-256 of everything that decides the answers."""
         content = {name: value for name, value in self.plain().items() if name in self.decisive}
-        text = json.dumps({"version": _VERSION, **content}, sort_keys=True)
+        text = json.dumps({"version": TAGGER_VERSION, **content}, sort_keys=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     def file(self) -> bytes:
         """Return the bytes of the file."""
-        head = {"kind": self.kind, "version": _VERSION, "digest": self.digest()}
+        head = {"kind": self.kind, "version": TAGGER_VERSION, "digest": self.digest()}
         text = json.dumps(head | self.plain(), ensure_ascii=True, indent=1, allow_nan=False)
         return f"{text}\n".encode("ascii")
 
@@ -199,7 +200,7 @@ class TaggerFile(Record):
                 content = json.loads(file.read(MAX_BYTES))
             head = [content.pop(name) for name in ("kind", "version", "digest")]
             facts = cls.read(canonical_json(content), where=TAGGER)
-            if head != [cls.kind, _VERSION, facts.digest()]:
+            if head != [cls.kind, TAGGER_VERSION, facts.digest()]:
                 raise ValueError("another kind, or another digest")
         except OSError as error:
             raise unreadable(folder, error) from None

@@ -31,7 +31,16 @@ from audit.deid.packaged import (
     packaged_digest,
 )
 from audit.deid.rules import RuleTagger, drop_clinical_values
-from audit.deid.tagger import MAX_BYTES, MODEL, TAGGER, Tagger, Tags, is_light, tag_and_check
+from audit.deid.tagger import (
+    MAX_BYTES,
+    MODEL,
+    TAGGER,
+    TAGGER_VERSION,
+    Tagger,
+    Tags,
+    is_light,
+    tag_and_check,
+)
 from audit.deid.tagger_config import GenerativeFacts, TaggerFacts
 from audit.errors import AuditError
 from audit.foreign import open_regular
@@ -355,6 +364,8 @@ class KnownTagger:
 
 def _read_tagger(folder: Path) -> KnownTagger:
     content = _json_file(folder / TAGGER)
+    if content["version"] != TAGGER_VERSION:
+        raise ValueError
     return KnownTagger(
         f"{TRAINED}{folder.name}",
         _kind_of(content),

@@ -64,7 +64,7 @@ _BATCH_CHARS, _BATCH_NOTES = 200_000, 64
 _COPY_CHARS = 2_500
 _MANY_CHARS = 300_000
 _VERSION = 2
-"""The version of kept answers; answers of an earlier version are asked for again."""
+"""A part of the key of stored answers; it goes up with every change of the answers."""
 T = TypeVar("T")
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from audit.errors import AuditError, Message
+from audit.errors import AuditError, Message, make_version_error
 from audit.jobs.locks import explain_unusable, jobs_dir, table_lock
 from audit.progress import FINISHING, LOADING, Progress, ProgressListener
 from audit.shelf import is_code, make_time_stamp, new_identifier, whole_file
@@ -378,16 +378,8 @@ def _read_version(table: sqlite3.Connection) -> int:
 
 
 def _make_table(table: sqlite3.Connection) -> None:
-    if _read_version(table) > _VERSION:
-        raise AuditError(
-            "The list of jobs was written by a newer version of the program.",
-            do="Use that version, or another data directory.",
-        )
-    if 0 < _read_version(table) < _VERSION:
-        raise AuditError(
-            "The list of jobs was written by an older version of the program.",
-            do="Export its audits with that version, then use another data directory.",
-        )
+    if _read_version(table) not in (0, _VERSION):  # 0: it is new
+        raise make_version_error(where="jobs")
     # If two processes changed the journal at once, both would fail because the table is locked.
     with table_lock():
         for statement in (

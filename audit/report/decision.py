@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from pydantic import Field
 
 from audit.access_log import record
-from audit.errors import AuditError
+from audit.errors import AuditError, make_version_error
 from audit.home import check_change_allowed
 from audit.shelf import make_time_stamp, take_lock
 from audit.task import Record
@@ -64,9 +64,7 @@ def read_decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
     try:
         return tuple(Decision.model_validate_json(state) for state in states)
     except ValueError:
-        raise AuditError(
-            "It is damaged, or of another version.", where="decision", do="Make it again."
-        ) from None
+        raise make_version_error(where="decision") from None
 
 
 def read_decision(digest: str, *, store: Store) -> Decision:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from audit.attack.decisions import DECISIONS, FLAGGED, NOT_FLAGGED
+from audit.attack.decisions import DECISIONS
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
@@ -45,8 +45,6 @@ KINDS = (
 invented; only planted names are in the notes."""
 ASKED = ("member", "unknown", "planted")
 """Kinds of names that an attack should find; all others are controls."""
-_UNDECIDED = "undecided"
-"""A decision in reports of older versions."""
 DECISION_CODES = tuple(word.replace(" ", "_") for word in DECISIONS)
 MENTION_BINS = ("unknown", "0", "1", "2", "3-4", "5-9", "10up")
 CERTAINTIES = ("clear", "undecided")
@@ -152,13 +150,9 @@ def name_table(
         dtype = np.bool_ if one.dtype == "flag" else object
         table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
     for one in COLUMNS:
-        if one.dtype == "number" and one.kept_as and one.name not in table:  # an older report
+        if one.dtype == "number" and one.kept_as and one.name not in table:  # an audit of rule 1
             table[one.name] = np.full(len(names["name_id"]), math.nan)
     words, n_mentions = table["decision"], table["n_mentions"]
-    if "is_undecided" not in names:  # a report that was kept before decisions were of points
-        table["is_undecided"] = words == _UNDECIDED
-        words = np.where(np.isin(words, (FLAGGED, _UNDECIDED)), NOT_FLAGGED, words)
-        words = np.where(stands_out, FLAGGED, words)
     kinds, half = name_kinds(names), Z_95 * table["standard_error"]
     hospital, general = (table[column] for column in _EVIDENCE[scenario])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -196,10 +190,9 @@ def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the pseudonym of each name of a report's table.
 
     "P-0088" is row 88 of the auditor's own file, as a spreadsheet counts. "L-0131" is `name_id` 131
-    and has no such row: it was drawn, comes from a corpus, or from a report of an older version.
+    and has no such row: it was drawn, or comes from a corpus.
     """
-    name_ids = names["name_id"]
-    rows = zip(name_ids, names.get("file_row") or [None] * len(name_ids), strict=True)
+    rows = zip(names["name_id"], names["file_row"], strict=True)
     return [f"L-{i:04d}" if row is None else f"P-{row:04d}" for i, row in rows]
 
 

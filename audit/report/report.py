@@ -1,8 +1,8 @@
 """The types of an audit's report, which is stored, signed, shown and compared.
 
-Its JSON is the contract: a report is read from JSON and returns the same JSON, even if an older
-version left parts out or a newer one added some. Undefined numbers are NaN here and null in JSON.
-Torch-free.
+Its JSON is the contract: a report is read from JSON and returns the same JSON. A report of another
+schema is refused; one that was judged by the first rule of the verdict is read. Undefined numbers
+are NaN here and null in JSON. Torch-free.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
 
-from audit.attack.decisions import ALPHA, FLAGGED
+from audit.attack.decisions import FLAGGED
 from audit.attack.question import SIBLING_TERMS, Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdicts import RULE_VERSION, make_equal_models_verdict, write_summary
-from audit.errors import AuditError, Message
+from audit.errors import AuditError, Message, make_version_error
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import compute_model_digest
 from audit.names.candidates import (
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
-_NO_LONGER = {"cohort"}
-"""Parts that only reports of older versions have; they are kept."""
 REMEMBERED = "demo/digests"
 """The store's key for the digests of the demo's audits."""
 _PAIR = ("general", "hospital")
@@ -325,7 +323,7 @@ class Verdict(Part):
         return list(map(_join_percent, lines))
 
     def next_step(self, language: str) -> str:
-        """Return the recommended next step in a language; "" in reports of older versions."""
+        """Return the recommended next step in a language; "" for the first rule."""
         return self.what_now.get("japanese" if language == "ja" else "english", "")
 
 
@@ -337,7 +335,7 @@ def _join_percent(text: str) -> str:
 class CurveRule(Counts):
     """The results of a rule at one point of the curve."""
 
-    f1: Measured = NO_ESTIMATE  # Reports of older versions have none.
+    f1: Measured
 
 
 CURVE_MEASURES = ("auc", "f1", "precision", "recall")
@@ -603,12 +601,8 @@ class AuditReport(Part):
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
         """Read a report that `to_json` wrote; two equal models get the verdict of equal models."""
         expected = {field.alias or name for name, field in cls.model_fields.items()}
-        if value.get("schema") != SCHEMA or set(value) - _NO_LONGER != expected:
-            raise AuditError(
-                "This result was written by another version (schema {schema}).",
-                do="Run the audit again: its evidence is reused where it still holds.",
-                schema=value.get("schema"),
-            )
+        if value.get("schema") != SCHEMA or {*value} != expected:
+            raise make_version_error()
         general, hospital = (
             value["models"].get(model_role, {}).get("digest") for model_role in _PAIR
         )
@@ -618,6 +612,8 @@ class AuditReport(Part):
             report = cls.model_validate(value)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise AuditError("This result is damaged.", do="Run the audit again.") from None
+        if "is_undecided" not in report.names:
+            raise make_version_error()
         report._plain = dict(value)
         return report
 
@@ -638,11 +634,8 @@ class AuditReport(Part):
     def stands_out(self) -> list[bool]:
         """Whether each name stands out [N]; every count of such names uses this."""
         if self.verdict.state != "leak_found":
-            return [False] * len(self.names["q_value"])
-        if "is_undecided" in self.names:
-            return [word == FLAGGED for word in self.names["decision"]]
-        # A report from before decisions became point decisions.
-        return [q is not None and q <= ALPHA for q in self.names["q_value"]]
+            return [False] * self.n_names
+        return [word == FLAGGED for word in self.names["decision"]]
 
     @property
     def possible_sources(self) -> tuple[ControlSource, ...]:

@@ -36,7 +36,7 @@ Finding = tuple[Literal["holds", "unchecked", "fault"], Message]
 """The result of one check: it holds, could not be checked here, or is a fault."""
 State = Literal["unchanged", "altered", "unchecked"]
 _LINE = re.compile("([0-9a-f]{64})  ([a-z_A-Z.0-9]{1,40})")
-_SEAL = re.compile(rb"(?<![0-9a-f-])[0-9]{1,15}-[0-9a-f]{64}(?:-[0-9a-f]{12})?(?![0-9a-f-])")
+_SEAL = re.compile(rb"(?<![0-9a-f-])[0-9]{1,15}-[0-9a-f]{64}-[0-9a-f]{12}(?![0-9a-f-])")
 _NO_REPORT = AuditError(
     "This is no report of an audit, or it has other files in it.",
     where="report",

@@ -139,7 +139,7 @@ class TrainedModel:
 
 
 def _read_training(folder: Path) -> TrainedModel:
-    facts = TrainingFacts.read((folder / TRAINING).read_bytes(), where=TRAINING)
+    facts = TrainingFacts.model_validate_json((folder / TRAINING).read_bytes())
     copies = tuple(step for step in facts.snapshots if (folder / snapshot_name(step)).is_dir())
     return TrainedModel(folder, facts, read_losses(folder), (folder / MODEL).is_dir(), copies)
 

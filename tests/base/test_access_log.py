@@ -171,11 +171,14 @@ def test_what_is_no_seal_is_refused_and_another_logs_does_not_fit(folder):
     for text in ("x", "-1-" + "a" * 64, "3-" + "A" * 64, "9" * 5000 + "-" + "a" * 64):
         with pytest.raises(AuditError, match="no seal"):
             access_log.verify(text)
-    number, _, last = access_log.log_seal().partition("-")
+    number, last, installation = access_log.log_seal().split("-")
     assert number == "1"
-    assert access_log.verify(f"2-{last}").reason == "seal"
-    assert access_log.verify(f"1-{'0' * 64}").reason == "seal"
-    assert access_log.verify(f"0-{'0' * 64}").is_intact  # of a log without a line
+    with pytest.raises(AuditError, match="no seal"):
+        access_log.verify(f"{number}-{last}")
+    assert access_log.verify(f"2-{last}-{installation}").reason == "seal"
+    assert access_log.verify(f"1-{'0' * 64}-{installation}").reason == "seal"
+    # A log without a line has this seal.
+    assert access_log.verify(f"0-{'0' * 64}-{installation}").is_intact
 
 
 def test_a_log_that_cannot_be_written_is_an_error_in_words(folder):

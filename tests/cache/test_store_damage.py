@@ -17,6 +17,7 @@ from typing import Any
 import diskcache
 import pytest
 
+from audit.errors import AuditError
 from cache.payload import seal
 from cache.store import Store, StoreError
 from tests.cache.make_store import contents, quick_disk, store, the_file, value_files
@@ -136,9 +137,9 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(store, monkeypatch):
     assert not [*store.directory.rglob("*.part")]
 
 
-def test_a_store_of_an_older_version_is_refused(store):
-    (store.directory / "cache.db").write_bytes(b"an index in the place of older versions")
-    with pytest.raises(StoreError, match="Export them with that version"):
+def test_a_store_of_another_version_is_refused(store):
+    (store.directory / "cache.db").write_bytes(b"an index in another place")
+    with pytest.raises(AuditError, match="written by another version"):
         Store(store.directory)
 
 

@@ -199,6 +199,7 @@ def test_what_is_no_backup_changes_nothing(data, tmp_path, monkeypatch, run):
     (tmp_path / "all.tar").write_bytes(data)
     reply = run("restore", tmp_path / "all.tar", "--force")
     assert reply["code"] == 2 and state(tmp_path / "home") == old_state
+    assert ("written by another version" in reply["said"]) == (b'"format": 2' in data)
     assert {path.name for path in tmp_path.iterdir()} == {"home", "all.tar"}
 
 

@@ -15,10 +15,12 @@ import pytest
 from audit import backup, cli
 from audit.deid.keys import KEY
 from audit.deid.release import Release
+from audit.deid.releases import RELEASES
 from audit.deid.rules import RuleTagger
 from audit.deid.tagged_sets import ASKED, TAGGED_SETS, read_notes
 from audit.deid.taggers import list_taggers
 from audit.deid.tasks import TaggingTask, single_text, tagging_task
+from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from tests.deid.make_scores import Killed, quiet
 from tests.deid.test_tagging import Dying, notes_file
@@ -260,6 +262,17 @@ def test_a_key_goes_with_its_release(home, run, tag) -> None:
     os.utime(record.parent, (old, old))
     assert run("purge", "--kind", "tagged", "--older-than", "90")["code"] == 0
     assert keys_in(home) == {} and list_releases(run) == []
+
+
+@pytest.mark.parametrize("changes", [{"version": 1}, {"how": {"mode": "mask", "language": "ja"}}])
+def test_a_release_of_another_version_is_refused(home, run, tag, changes) -> None:
+    tag("out")
+    (row,) = list_releases(run)
+    path = home / "releases" / row["identifier"] / "release.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+    with pytest.raises(AuditError, match="release: This was written by another version"):
+        RELEASES.get(row["identifier"])
+    assert list_releases(run) == []
 
 
 def test_the_same_notes_asked_again_are_another_release_and_an_unfinished_one_goes_on() -> None:

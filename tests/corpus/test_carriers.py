@@ -133,16 +133,9 @@ def test_staff_and_unlisted_patients_are_counted_as_by_a_plain_reckoning(
     assert sum(bool(last) for _, last in others.values()) > 20
 
 
-def test_counts_go_through_the_names_file_and_older_corpora_have_none(tmp_path: Path) -> None:
+def test_counts_go_through_the_names_file(tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", dummy_notes(tmp_path))
     names = read_list(corpus)
     assert {n for pair in others_of(names).values() for n in pair} >= {0}
     again = read_names(encode_names_csv(names)).candidates
     assert others_of(again) == others_of(names) and again.digest() == names.digest()
-    path = corpus.path / "candidates.csv"
-    path.write_text(
-        "".join(f"{line.rsplit(',', 2)[0]}\n" for line in path.read_text().split("\n") if line)
-    )
-    older = read_list(corpus)
-    assert {*others_of(older).values()} == {(None, None)} and older.first == names.first
-    assert b"n_others" not in encode_names_csv(older)

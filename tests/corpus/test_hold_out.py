@@ -15,7 +15,7 @@ from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.make import DRAW, CorpusTask, make_corpus, phases
 from audit.corpus.other_names import OTHER_NAMES, write_other_names
-from audit.corpus.truth import EXAMINATION, NoteTruth, places_of
+from audit.corpus.truth import NoteTruth, places_of
 from audit.errors import AuditCancelled, AuditError
 from audit.names.files import encode_names_csv, read_names
 from audit.notes.read import open_notes
@@ -309,12 +309,8 @@ def test_a_list_with_held_out_controls_goes_through_the_names_file(
     assert "0 of 8 controls stand in D_private" in capsys.readouterr().err
 
 
-def test_a_corpus_without_held_out_people_is_read_as_before(notes: Path, tmp_path: Path) -> None:
+def test_a_corpus_without_held_out_people_counts_none(notes: Path, tmp_path: Path) -> None:
     corpus = made(tmp_path / "c", notes)
-    path = corpus.path / EXAMINATION
-    record = json.loads(path.read_text())
-    assert record.pop("held_out") is None
-    path.write_text(json.dumps(record))  # as older versions wrote it
     assert read_examination(corpus.path).held_out is None
     assert (corpus.n_held_out, read_list(corpus).source) == (0, "invented")
     assert not [*corpus.path.glob("held_out*")]

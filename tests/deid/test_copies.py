@@ -139,9 +139,6 @@ def test_sums_by_hand(tmp_path: Path) -> None:
     }
     rates = malformed_tags(summary(tmp_path, lines))
     assert rates["n_crossing"] == rates["n_stray"] == Rate(1, 3) and rates["n_empty"].n_hits == 0
-    older = [*lines[1:], lines[0] | {"tags": {"n_malformed": 1}}]  # its kinds were not kept
-    assert summary(tmp_path, older)["n_malformed"] == 3
-    assert malformed_tags(summary(tmp_path, older)) == malformed_tags({"n_malformed": 3}) == {}
     assert summary(tmp_path, [])["pooled_error_rate"] is None
 
 

@@ -6,6 +6,8 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -261,25 +263,47 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     assert [(one["n_missed"], one["n_spurious"]) for one in measures] == [(0, 1), (4, 0)]
 
 
-def test_scores_of_older_versions_are_read_and_damaged_ones_refused() -> None:
-    """Once the cases of all criteria were kept, an index of them, and figures that are gone."""
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ((), {"format": 2}),
+        ((), {"seen": None}),
+        (("summary",), {"n_overlapping_gold": 0}),
+        (("summary", "coverage", "together"), {"covered_whole": 0.5}),
+        (("summary", "criteria", "strict", "macro"), {"label_ja": "x"}),
+        (("summary",), {"kinds": None}),
+    ],
+)
+def test_a_score_of_another_version_is_refused(
+    part: tuple[str, ...], changes: dict[str, Any]
+) -> None:
     score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
-    one, cases, path = SCORES.get(score_id), kept_cases(score_id), SCORES.place(score_id)
-    content = content_of(score_id) | {"seen": None}
-    content["summary"]["n_overlapping_gold"] = 0
-    content["summary"]["coverage"]["together"]["covered_whole"] = 0.5
-    content["summary"]["criteria"]["strict"]["macro"]["label_ja"] = "x"
-    (path / "score.json").write_text(json.dumps(content))
-    lines = (path / "spans.jsonl").read_bytes().splitlines(keepends=True)
-    (path / "spans.jsonl").write_bytes(b"".join(b"not asked for\n" + line for line in lines))
-    np.savez(path / "spans.npz", criteria=np.array([1, 6] * len(lines)))
-    assert SCORES.get(score_id) == one and kept_cases(score_id) == cases and len(cases) == 52
-    (path / "spans.npz").write_bytes(b"PK\x03\x04 cut off")
-    for wrong in (b"".join(lines), b"[]\n", b"{}\n", b"\xff\n"):
+    content = content_of(score_id)
+    reduce(getitem, part, content).update(changes)
+    (SCORES.place(score_id) / "score.json").write_text(json.dumps(content))
+    with pytest.raises(AuditError, match="score: This was written by another version"):
+        SCORES.get(score_id)
+    assert SCORES.all() == ()
+
+
+def test_counts_by_patient_of_another_version_are_refused() -> None:
+    score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
+    path = SCORES.place(score_id) / "patients.npz"
+    with np.load(path) as tables:
+        fewer_tables = {name: tables[name] for name in tables if name != "covered"}
+    np.savez(path, **fewer_tables)
+    with pytest.raises(AuditError, match="score: This was written by another version"):
+        compare_all([score_id, score_id])
+
+
+def test_damaged_scores_are_refused() -> None:
+    score_id = make_score(gold_notes(), predicted_notes(gold_notes()))
+    path = SCORES.place(score_id)
+    assert len(kept_cases(score_id)) == 52
+    for wrong in (b"not asked for\n", b"[]\n", b"{}\n", b"\xff\n"):
         (path / "spans.jsonl").write_bytes(wrong)
         with pytest.raises(AuditError, match="spans of this score cannot be read"):
             kept_cases(score_id)
-        (path / "spans.npz").unlink(missing_ok=True)
     (path / "spans.jsonl").unlink()
     with pytest.raises(AuditError, match="damaged"):
         SCORES.get(score_id)
@@ -411,26 +435,6 @@ def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
     other_score = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_all([*ids, other_score])
-
-
-def test_what_an_older_score_did_not_count_by_patient_is_not_compared() -> None:
-    golds = gold_notes()
-    ids = [make_score(golds, predicted_notes(golds, step=step)) for step in (3, 4)]
-    path = SCORES.place(ids[0]) / "patients.npz"
-    with np.load(path) as tables:
-        older = {name: tables[name] for name in tables if name != "covered"}
-    np.savez(path, **older)
-    found = compare_all(ids)
-    unknown = [
-        name for name, one in zip(SHARES, found.shares.sides[0], strict=True) if np.isnan(one.value)
-    ]
-    assert unknown == ["covered", "names_covered", "harmless"]
-    differences = [
-        name
-        for name, one in zip(SHARES, found.shares.differences[0, 1], strict=True)
-        if not np.isnan(one.value)
-    ]
-    assert differences == list(SHARES[:4])
 
 
 def test_a_tagger_of_a_folder_is_measured_and_timed(tmp_path: Path) -> None:

@@ -306,6 +306,18 @@ def test_all_notes_are_corrected_at_once_and_undone_where_nothing_came_after(mak
         add(tagged, 0, "佐藤", is_everywhere=True)
 
 
+@pytest.mark.parametrize(
+    "changes", [{"format": 2}, {"language": "ja"}, {"how": {"mode": "mask", "language": "ja"}}]
+)
+def test_a_set_of_another_version_is_refused(make: Any, changes: dict[str, Any]) -> None:
+    tagged = make()
+    path = tagged.path / sets.ASKED
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+    with pytest.raises(AuditError, match="tagged notes: This was written by another version"):
+        TAGGED_SETS.get(ID)
+    assert TAGGED_SETS.all() == ()
+
+
 def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any) -> None:
     tagged = make()
     with pytest.raises(AuditCancelled):
@@ -319,7 +331,8 @@ def test_what_is_damaged_is_refused_and_making_an_index_can_be_stopped(make: Any
     with pytest.raises(AuditError, match="damaged"):
         sets.write_index(tagged.path)
     index = tagged.path / "index.npy"
-    for wrong in (np.zeros((3, 2), np.int64), np.zeros((3, 3)), np.zeros(3, np.int64), None):
+    whole_numbers = [np.zeros(shape, np.int64) for shape in ((3, 3), (3, 5), 3)]
+    for wrong in (*whole_numbers, np.zeros((3, 4)), None):
         index.write_bytes(b"no array") if wrong is None else np.save(index, wrong)
         with pytest.raises(AuditError, match="damaged"):
             sets.read_index(tagged)

@@ -104,6 +104,18 @@ def test_a_folder_that_is_no_tagger_is_refused(tmp_path: Path) -> None:
             taggers.load_tagger_folder(tmp_path)
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_tagger_of_another_version_is_refused(version: int) -> None:
+    content = json.loads((SHIPPED / "tagger.json").read_bytes())
+    files = {"tagger.json": json.dumps(content).encode()}
+    assert TAGGERS.keep_files(KEPT.removeprefix("trained/"), files).tagger_id == KEPT
+    files = {"tagger.json": json.dumps(content | {"version": version}).encode()}
+    with pytest.raises(AuditError, match="tagger: This was written by another version"):
+        TAGGERS.keep_files(KEPT.removeprefix("trained/"), files)
+    with pytest.raises(AuditError, match="tagger: This was written by another version"):
+        find_trained_tagger(KEPT)
+
+
 def test_figures_are_shown_only_for_the_tagger_they_are_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

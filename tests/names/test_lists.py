@@ -370,9 +370,6 @@ def test_a_kept_list_comes_back_and_is_named_by_a_salted_digest(
     names = members + make_candidates([("Bert", "Yard")], is_member=False, control_kind="easy")
     names += replace(make_candidates([("Q", "R")], is_member=True), role=("canary",))
     digest = keep_names(names, label="  Ward 3 ", store=store)
-    # Older versions kept more beside the columns.
-    kept = store.get_record(f"list/{digest}")
-    store.put_record(f"list/{digest}", kept | {"notes": [[3, "Odd."]], "encoding": "CP932"})
     loaded = load_names(digest[:12], store=store)
     assert loaded.candidates.digest() == names.digest() != digest
     assert (loaded.line.code, loaded.line.label, loaded.line.n) == (digest[:12], "Ward 3", 10)

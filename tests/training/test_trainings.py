@@ -92,6 +92,15 @@ def test_what_is_told_of_a_kept_training(parent: Path) -> None:
     assert (MODELS.get(RUN), old.facts) == (old, facts)
 
 
+@pytest.mark.parametrize("changes", [{"n_threads": 2}, {"n_steps": None}])
+def test_a_training_of_another_version_is_refused(parent: Path, changes: dict[str, Any]) -> None:
+    path = make_training(parent) / "training.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
+    with pytest.raises(AuditError, match="trained model: This was written by another version"):
+        MODELS.get(RUN)
+    assert MODELS.all() == ()
+
+
 def test_a_trained_model_is_listed_with_its_title_and_never_by_a_link(
     parent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

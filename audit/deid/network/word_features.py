@@ -31,7 +31,7 @@ from audit.deid.network.decode import (
     Ids,
     Tokens,
 )
-from audit.errors import AuditError
+from audit.errors import make_version_error
 
 KINDS = (
     "none",
@@ -342,11 +342,7 @@ def words_from_json(text: str, *, where: str) -> Words:
             {str(name): frozenset(str(words).split()) for name, words in content["lists"].items()}
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise AuditError(
-            "The file holds no lists of a tagger of this version.",
-            where=where,
-            do="Train a tagger of an older version again.",
-        ) from None
+        raise make_version_error(where=where) from None
 
 
 def fold_char(char: str) -> str:
