@@ -1713,7 +1713,10 @@ def deid_score(
     if score.verbatim:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(score.verbatim)
-        result |= {"verbatim": score.verbatim.plain(), "copies": score.copies}
+        result |= {
+            "verbatim": score.verbatim.plain(),
+            "copies": score.copies and score.copies.plain(),
+        }
     return result
 
 

@@ -547,8 +547,8 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         else:
             draw_remark(say, "deidentify_nothing")
         _draw_left(say, census)
-        if "copies" in census:
-            draw_copies(say, census["copies"])
+        if tagged.copies:
+            draw_copies(say, tagged.copies)
             _draw_uncopied(say, census["uncopied"])
 
 

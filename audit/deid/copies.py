@@ -569,6 +569,32 @@ def n_chars_of(stretches: Iterable[Sequence[int]]) -> int:
     return sum(end - start for start, end in stretches)
 
 
+class CopiesSummary(Record):
+    """How faithful the copies of a set are.
+
+    A note in several windows has the worst of their statuses. The error rate is per character, None
+    without any. `tags` is the census of all tags.
+    """
+
+    n_notes: int
+    statuses: dict[str, int]
+    pooled_error_rate: float | None
+    n_unaligned: int
+    n_uncopied_notes: int
+    n_uncopied_chars: int
+    n_malformed: int
+    tags: dict[str, int]
+
+    @property
+    def malformed_tags(self) -> dict[str, Rate]:
+        """The rates of malformed tags by kind.
+
+        An opening tag counts as one tag with its closing tag; a stray or unknown tag counts as one.
+        """
+        n_tags = sum(self.tags[name] for name in ("n_tags", "n_stray", "n_unknown"))
+        return {kind: Rate(self.tags[kind], n_tags) for kind in MALFORMED}
+
+
 class Copies:
     """Facts about the copies of a set: sums over its notes, and the notes with exact copies."""
 
@@ -592,33 +618,20 @@ class Copies:
         for gold, predicted in pairs:
             yield gold, predicted if gold.doc_id in self.exact else gold.with_spans(())
 
-    def summary(self) -> dict[str, Any]:
-        """Return how faithful the copies are; the error rate is per character, None without any.
-
-        A note in several windows has the worst of their statuses. `tags` is the census of all tags.
-        """
+    def summary(self) -> CopiesSummary:
+        """Return how faithful the copies are."""
         sums = self.sums
         n_chars = sums["n_source_chars"]
-        return {
-            "n_notes": sums["n_notes"],
-            "statuses": {status: sums[f"status {status}"] for status in STATUSES},
-            "pooled_error_rate": sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
-            "n_unaligned": sums["n_unaligned"],
-            "n_uncopied_notes": sums["n_uncopied_notes"],
-            "n_uncopied_chars": sums["n_uncopied_chars"],
-            "n_malformed": sums["n_malformed"],
-            "tags": {name: sums[name] for name in ("n_tags", *MALFORMED)},
-        }
-
-
-def malformed_tags(summary: Mapping[str, Any]) -> dict[str, Rate]:
-    """Return the rates of malformed tags by kind.
-
-    An opening tag counts as one tag with its closing tag; a stray or unknown tag counts as one.
-    """
-    tags = summary["tags"]
-    n_tags = tags["n_tags"] + tags["n_stray"] + tags["n_unknown"]
-    return {kind: Rate(tags[kind], n_tags) for kind in MALFORMED}
+        return CopiesSummary(
+            n_notes=sums["n_notes"],
+            statuses={status: sums[f"status {status}"] for status in STATUSES},
+            pooled_error_rate=sum(sums[name] for name in _EDITS) / n_chars if n_chars else None,
+            n_unaligned=sums["n_unaligned"],
+            n_uncopied_notes=sums["n_uncopied_notes"],
+            n_uncopied_chars=sums["n_uncopied_chars"],
+            n_malformed=sums["n_malformed"],
+            tags={name: sums[name] for name in ("n_tags", *MALFORMED)},
+        )
 
 
 def read_copies(folder: Path) -> Copies:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from audit.deid.copies import CopiesSummary
 from audit.deid.policy import ALL_OUT, Policy
 from audit.deid.release import SORTS, kinds_of
 from audit.deid.span_matching import (
@@ -464,7 +465,7 @@ class Score(Record):
     n_left_out: int
     policy: Policy = ALL_OUT
     seconds: float | None = None
-    copies: dict[str, Any] | None = None
+    copies: CopiesSummary | None = None
     verbatim: ScoreSummary | None = None
     score_id: str = Field(default="", exclude=True)
 

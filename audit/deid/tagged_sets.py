@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from audit.deid.copies import json_line
+from audit.deid.copies import CopiesSummary, json_line
 from audit.deid.incoming_notes import SPANS, check_lone_note
 from audit.deid.keys import KEY, read_key
 from audit.deid.kinds import Kind
@@ -304,6 +304,12 @@ class TaggedSet(Record):
         return int(self.census["n_notes"]) if self.census else 0
 
     @property
+    def copies(self) -> CopiesSummary | None:
+        """How faithful the model's copies are; None if its tagger writes none."""
+        copies = (self.census or {}).get("copies")
+        return CopiesSummary(**copies) if copies else None
+
+    @property
     def spans_path(self) -> Path:
         """The private file of notes with spans, which `deid score --pred` can read."""
         return self.path / RESULT / SPANS
@@ -318,6 +324,8 @@ def _read_set(folder: Path) -> TaggedSet:
             int(census["n_notes"]),
             *(int(span_counts["n"]) for span_counts in census["spans"].values()),
         ]
+        if "copies" in census:
+            CopiesSummary.model_validate(census["copies"])
     release = tagged.how.with_(key=read_key(folder)) if tagged.how.key else tagged.how
     return tagged.with_(path=folder, census=census, how=release)
 

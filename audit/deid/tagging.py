@@ -595,7 +595,7 @@ class _Run:
         if COPIES not in self._files:
             return census
         return census | {
-            "copies": self._copies.summary(),
+            "copies": self._copies.summary().plain(),
             "uncopied": {
                 "how": self.rules.uncopied,
                 **self._uncopied,

@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
-from audit.deid.copies import malformed_tags
+from audit.deid.copies import CopiesSummary
 from audit.deid.known_names import read_certain_names
 from audit.deid.name_places import NameFinder
 from audit.deid.release import is_placeholder
@@ -75,11 +75,11 @@ def draw_language(say: Words, census: Mapping[str, Any]) -> None:
         st.html(blocks.line(say.text("deidentify_foreign"), below, is_strong=True))
 
 
-def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
+def draw_copies(say: Words, copies: CopiesSummary) -> None:
     """Draw how faithful the copies of a copying model are, and its malformed tags."""
-    statuses, rate = copies["statuses"], copies["pooled_error_rate"]
+    statuses, rate = copies.statuses, copies.pooled_error_rate
     shares = {status: Rate(n, sum(statuses.values())) for status, n in statuses.items()}
-    for key, rates_by_kind in (("copies", shares), ("tags", malformed_tags(copies))):
+    for key, rates_by_kind in (("copies", shares), ("tags", copies.malformed_tags)):
         rows = [
             (say.text(f"deid_measures_{key}_{kind}"), share.n_hits, format_percent(share.value))
             for kind, share in rates_by_kind.items()
@@ -91,8 +91,8 @@ def draw_copies(say: Words, copies: Mapping[str, Any]) -> None:
                 Table(("kind", "n", "share"), rows),
                 n=f"{next(iter(rates_by_kind.values())).n_total:,}",
                 rate=UNDEFINED if rate is None else format_percent(rate),
-                malformed=f"{copies['n_malformed']:,}",
-                unaligned=f"{copies['n_unaligned']:,}",
+                malformed=f"{copies.n_malformed:,}",
+                unaligned=f"{copies.n_unaligned:,}",
             )
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from audit.deid.copies import (
+    CopiesSummary,
     CopyingTagger,
     Piece,
     align_outputs,
     json_line,
-    malformed_tags,
     read_copies,
     read_pieces,
 )
@@ -111,7 +111,7 @@ def test_what_is_kept_of_a_copy_and_windows_are_put_together() -> None:
     assert not isinstance(RuleTagger(), CopyingTagger)
 
 
-def summary(folder: Path, lines: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(folder: Path, lines: list[dict[str, Any]]) -> CopiesSummary:
     (folder / "copies.jsonl").write_bytes(b"".join(map(json_line, lines)))
     return read_copies(folder).summary()
 
@@ -127,7 +127,7 @@ def test_sums_by_hand(tmp_path: Path) -> None:
     )
     lines = [read(output).line() for output in outputs]
     # 0, 1, 1, 0, 7 and 8 of 8 characters
-    assert summary(tmp_path, lines) == {
+    assert summary(tmp_path, lines).plain() == {
         "n_notes": 6,
         "statuses": {"exact": 2, "normalised": 1, "edited": 1, "truncated": 1, "empty": 1},
         "pooled_error_rate": pytest.approx(17 / 48),
@@ -137,9 +137,9 @@ def test_sums_by_hand(tmp_path: Path) -> None:
         "n_uncopied_chars": 3 * 8,
         "tags": NO_TAGS | {"n_tags": 2, "n_crossing": 1, "n_stray": 1},
     }
-    rates = malformed_tags(summary(tmp_path, lines))
+    rates = summary(tmp_path, lines).malformed_tags
     assert rates["n_crossing"] == rates["n_stray"] == Rate(1, 3) and rates["n_empty"].n_hits == 0
-    assert summary(tmp_path, [])["pooled_error_rate"] is None
+    assert summary(tmp_path, []).pooled_error_rate is None
 
 
 FAITHFUL = {note.doc_id: write_tags(note) for note in documents()}

@@ -307,11 +307,16 @@ def test_all_notes_are_corrected_at_once_and_undone_where_nothing_came_after(mak
 
 
 @pytest.mark.parametrize(
-    "changes", [{"format": 2}, {"language": "ja"}, {"how": {"mode": "mask", "language": "ja"}}]
+    ("file", "changes"),
+    [
+        (sets.ASKED, {"format": 2}),
+        (sets.ASKED, {"language": "ja"}),
+        (sets.ASKED, {"how": {"mode": "mask", "language": "ja"}}),
+        ("result/census.json", {"copies": {"n_notes": 3, "n_malformed": 0}}),
+    ],
 )
-def test_a_set_of_another_version_is_refused(make: Any, changes: dict[str, Any]) -> None:
-    tagged = make()
-    path = tagged.path / sets.ASKED
+def test_a_set_of_another_version_is_refused(make: Any, file: str, changes: Any) -> None:
+    path = make().path / file
     path.write_text(json.dumps(json.loads(path.read_bytes()) | changes))
     with pytest.raises(AuditError, match="tagged notes: This was written by another version"):
         TAGGED_SETS.get(ID)

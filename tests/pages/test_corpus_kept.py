@@ -128,7 +128,7 @@ def test_a_link_to_a_corpus_that_is_gone_one_that_is_damaged_and_its_removal(
     assert "The corpus of this link is not kept here" in texts(app)
     assert parameter(app, "corpus") == CORPUS_ID
     (corpus.path / EXAMINATION).write_text("{}")
-    assert "A file of the corpus cannot be read" in texts(open_page("workshop"))
+    assert "written by another version" in texts(open_page("workshop"))
     press(app, "corpus_forget_now")
     assert CORPORA.all() == ()
     assert "No corpus is kept here yet" in texts(app)
