@@ -1710,13 +1710,10 @@ def deid_score(
         "kept": "The score is kept with the text around its spans. The page of measures removes it,"
         f" and so does `python -m audit deid forget {score_id}`.",
     }
-    if score.verbatim:
+    if score.verbatim and score.copies:
         say("Of copies that are exact alone, all others counted as without a span:")
         _say_score(score.verbatim)
-        result |= {
-            "verbatim": score.verbatim.plain(),
-            "copies": score.copies and score.copies.plain(),
-        }
+        result |= {"verbatim": score.verbatim.plain(), "copies": score.copies.plain()}
     return result
 
 
