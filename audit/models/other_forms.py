@@ -267,6 +267,8 @@ def guess_kind(raw: Mapping[str, object], *, tensor_names: Iterable[str]) -> str
         if name in _KIND_OF_CLASS:
             return _KIND_OF_CLASS[name]
     starts = {f"{name.partition('.')[0]}." for name in tensor_names}
+    if not starts and raw.get("type_vocab_size") == 1:
+        return "roberta"
     for kind, start, setting in _SIGNS_OF_KINDS:
         if start in starts and (setting in raw or kind in ("bert", "roberta", start[:-1])):
             return kind
@@ -301,10 +303,10 @@ def refuse_missing_kind(
 def refuse_missing_config(folder: ModelFolder) -> None:
     """Refuse a directory without config.json."""
     if "config.json" not in folder.files:
-        old_advice = 'Copy bert_config.json as config.json, and write "model_type": "bert" into it.'
-        advice = "Copy it from where the model was saved; it says how the weights are to be used."
         raise AuditError(
             "The file config.json is missing.",
             where=folder.name,
-            do=old_advice if "bert_config.json" in folder.files else advice,
+            do='Copy bert_config.json as config.json, and write "model_type": "bert" into it.'
+            if "bert_config.json" in folder.files
+            else "Copy it from where the model was saved; it says how the weights are to be used.",
         )

@@ -30,6 +30,7 @@ from audit.models.model_folder import (
     name_place,
     refuse_stand_in,
 )
+from audit.models.other_forms import guess_kind
 
 # A tensor takes some 150 bytes of a header.
 _MAX_HEADER_BYTES = 4_000_000
@@ -114,6 +115,7 @@ def read_tensors(folder: ModelFolder) -> tuple[Header, tuple[str, ...]]:
 def check_tensors(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:
     """Check the tensors in a file's header against the configuration."""
     _refuse_number_types(header)
+    _refuse_other_kind(header, config=config)
     _refuse_missing_head(header, config=config, folder=folder)
     _refuse_other_vocabulary(header, config=config)
     _refuse_misfits(header, config=config)
@@ -143,6 +145,19 @@ def _refuse_number_types(header: Header) -> None:
                 name=make_printable(name),
                 number_type=number_type,
             )
+
+
+def _refuse_other_kind(header: Header, *, config: ModelConfig) -> None:
+    """Refuse tensors of which none belongs to the kind of model that config.json names."""
+    kind = guess_kind({}, tensor_names=header)
+    if kind and compute_expected_shapes(config).keys().isdisjoint(header):
+        raise AuditError(
+            'The tensors are those of another kind of model ("{kind}") than config.json names '
+            '("{promised}").',
+            do="Check that config.json belongs to these weights.",
+            kind=kind,
+            promised=config.architecture,
+        )
 
 
 def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:

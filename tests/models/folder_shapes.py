@@ -837,6 +837,33 @@ FOLDER_SHAPES = (
         ("--model-type", "roberta"),
     ),
     FolderShape(
+        "no model_type and pickled, RoBERTa",
+        "roberta",
+        (_drop_settings("model_type", "architectures"), _pickle_weights),
+        _PICKLED,
+        ("--model-type", "roberta"),
+    ),
+    FolderShape(
+        "config.json of another kind",
+        "roberta",
+        (config(model_type="bert"),),
+        'The tensors are those of another kind of model ("roberta") than config.json names',
+    ),
+    FolderShape(
+        "config.json with more layers",
+        "bert",
+        (config(num_hidden_layers=12),),
+        "Tensors that config.json promises are missing (160, the first is "
+        '"bert.encoder.layer.2.attention.self.query.weight").',
+    ),
+    FolderShape(
+        "config.json with another width",
+        "bert",
+        (config(intermediate_size=64),),
+        "Tensors have another shape than config.json promises (6, the first is "
+        '"bert.encoder.layer.0.intermediate.dense.bias": 32 in place of 64).',
+    ),
+    FolderShape(
         "no config.json",
         "bert",
         (remove("config.json"),),
