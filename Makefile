@@ -4,7 +4,7 @@
 # make e2e    the tests in a real browser
 # make slow   the tests that take long, in a browser or not
 # make check  format, lint and types
-# make docs   writes docs/commands.md
+# make docs   writes docs/commands.md and docs/models.md
 # make bundle writes into dist/ what a machine without internet installs from
 # make bench-gpu measures both attacks on a GPU, BERT-base in bfloat16, thousands of chains a batch
 # make golden compares the answers of this tree with those of an earlier commit
@@ -34,6 +34,7 @@ e2e: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.commands_reference
+	$(BIN)/python -m benchmarks.models_reference
 
 bench-gpu: $(VENV)/.runtime
 	$(BIN)/python -m audit bench generation --device cuda --dtype bfloat16 --batch 4000 --steps 20

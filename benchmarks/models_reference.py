@@ -58,9 +58,9 @@ These become such a directory by one command, which writes a new directory and l
 as it is:
 
 ```
-python -m audit models convert FOLDER --out FOLDER                         # pytorch_model.bin, shards
-python -m audit models convert FOLDER --out FOLDER --model-type bert       # config.json names no kind
-python -m audit models convert FOLDER --out FOLDER --head-from GENERAL     # saved without a head
+python -m audit models convert FOLDER --out FOLDER                      # pickled, or in shards
+python -m audit models convert FOLDER --out FOLDER --model-type bert    # of a kind not named
+python -m audit models convert FOLDER --out FOLDER --head-from GENERAL  # saved without a head
 ```
 
 A head from the general model is a stand-in: it is right only if the hospital trained that model

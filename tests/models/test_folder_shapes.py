@@ -27,6 +27,7 @@ from audit.models.registry import (
 )
 from audit.notes.passages import read_passages
 from audit.words import CATALOGUE
+from benchmarks.models_reference import PATH, write_reference
 from tests.models.editing import WEIGHTS, canary, edit_weights, weights
 from tests.models.folder_shapes import (
     FOLDER_SHAPES,
@@ -86,6 +87,13 @@ def test_every_other_form_is_a_shape_and_its_sentences_are_translated():
     for form in OTHER_FORMS:
         assert {form.cause, form.advice} <= japanese.keys()
         assert form.cause.startswith(tuple(starts)), form.cause
+
+
+def test_the_page_about_models_is_that_of_the_code():
+    page = PATH.read_text(encoding="utf-8")
+    assert page == write_reference(), "run: make docs"
+    for cause, advice in sorted({(form.cause, form.advice) for form in OTHER_FORMS}):
+        assert cause.partition("{")[0] in page and advice.partition("{")[0] in page
 
 
 def convert(shape: FolderShape, path: Path, folder: Path, *, bases: Bases) -> Path:
