@@ -1066,7 +1066,6 @@ UNSUPPORTED_YET = frozenset(
     (
         "CamemBERT-bio",
         "XLM-RoBERTa",
-        "JMedRoBERTa, SentencePiece",
         "BioClinical-ModernBERT",
         "ModernBERT-ja",
         "mDeBERTa-v3",
