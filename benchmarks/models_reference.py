@@ -67,19 +67,15 @@ A head from the general model is a stand-in: it is right only if the hospital tr
 further and left its head as it was.
 """
 _EXAMPLES = {
-    "bert": "BERT, Bio_ClinicalBERT, PubMedBERT, UTH-BERT, Tohoku BERT",
-    "roberta": "RoBERTa, BioMed-RoBERTa, DistilRoBERTa, MedRoBERTa.nl, JMedRoBERTa",
+    "bert": "Bio_ClinicalBERT, PubMedBERT, UTH-BERT, Tohoku BERT",
+    "roberta": "BioMed-RoBERTa, DistilRoBERTa, MedRoBERTa.nl, JMedRoBERTa, rinna japanese-roberta",
     "camembert": "CamemBERT-bio, DrBERT",
-    "xlm-roberta": "XLM-RoBERTa",
-    "distilbert": "DistilBERT",
-    "modernbert": "ModernBERT, BioClinical-ModernBERT, ModernBERT-ja",
-    "deberta": "DeBERTa",
-    "deberta-v2": "DeBERTa-v3, mDeBERTa",
-    "electra": "generators of ELECTRA",
+    "modernbert": "BioClinical-ModernBERT, ModernBERT-ja",
+    "deberta-v2": "mDeBERTa",
     "longformer": "Clinical-Longformer",
     "big_bird": "Clinical-BigBird",
     "megatron-bert": "GatorTron",
-    "albert": "ALBERT, BioM-ALBERT",
+    "albert": "BioM-ALBERT",
 }
 _PASSES = """
 The pass says how the model is computed. *packed* is this program's own arithmetic. *plain* runs the
@@ -99,7 +95,7 @@ def write_reference() -> str:
 
 def _list_sections() -> Iterator[str]:
     yield "## Kinds of models\n"
-    yield _write_table(("`model_type`", "examples", "pass"), _list_kinds())
+    yield _write_table(("`model_type`", "kind", "among others", "pass"), _list_kinds())
     yield _PASSES
     yield "## Tokenizers\n"
     yield "If there is a `tokenizer.json`, it is used, except for Japanese words by MeCab.\n"
@@ -120,8 +116,14 @@ def _list_sections() -> Iterator[str]:
 
 
 def _list_kinds() -> Iterator[tuple[str, ...]]:
-    for kind in architectures.list_kinds():
-        yield f"`{kind}`", _EXAMPLES[kind], "packed" if kind in forward.KINDS else "plain"
+    for kind, name in architectures.KIND_NAMES.items():
+        config = architectures.parse_config({"model_type": kind}, place="config.json")
+        yield (
+            f"`{kind}`",
+            name,
+            _EXAMPLES.get(kind, ""),
+            "packed" if config.architecture in forward.KINDS else "plain",
+        )
 
 
 def _list_tokenizers() -> Iterator[tuple[str, ...]]:

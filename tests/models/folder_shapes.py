@@ -1062,21 +1062,5 @@ FOLDER_SHAPES = (
 )
 
 
-UNSUPPORTED_YET = frozenset(
-    (
-        "CamemBERT-bio",
-        "XLM-RoBERTa",
-        "BioClinical-ModernBERT",
-        "ModernBERT-ja",
-        "mDeBERTa-v3",
-        "ELECTRA, generator",
-        "ELECTRA, discriminator",
-        "Clinical-Longformer",
-        "Clinical-BigBird",
-    )
-)
-"""Shapes whose kind of model or tokenizer the program does not support yet."""
-
-
 def _count_rows(folder: Path) -> int:
     return len(load_file(folder / WEIGHTS)["bert.embeddings.word_embeddings.weight"])

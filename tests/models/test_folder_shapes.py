@@ -32,7 +32,6 @@ from benchmarks.models_reference import PATH, write_reference
 from tests.models.editing import WEIGHTS, canary, edit_weights, weights
 from tests.models.folder_shapes import (
     FOLDER_SHAPES,
-    UNSUPPORTED_YET,
     Bases,
     FolderShape,
     list_names,
@@ -51,15 +50,9 @@ def bases(tmp_path_factory) -> Bases:
     return Bases(tmp_path_factory.mktemp("bases"))
 
 
-def find_shape(name: str) -> FolderShape:
-    if name in UNSUPPORTED_YET:
-        pytest.skip("the program does not support this kind of model or tokenizer yet")
-    return SHAPES[name]
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_folder_is_accepted_or_refused_with_its_true_reason(name, bases, tmp_path, monkeypatch):
-    shape = find_shape(name)
+    shape = SHAPES[name]
     path = shape.build(bases, tmp_path / NAME)
     for library, function in ((torch, "load"), (pickle, "load"), (pickle, "loads")):
         monkeypatch.setattr(library, function, None)
@@ -114,7 +107,7 @@ def convert(shape: FolderShape, path: Path, folder: Path, *, bases: Bases) -> Pa
     "name", [s.name for s in FOLDER_SHAPES if not s.refusal or s.conversion is not None]
 )
 def test_an_accepted_model_is_audited_in_both_scenarios(name, bases, tmp_path):
-    shape = find_shape(name)
+    shape = SHAPES[name]
     general = convert(shape, shape.build(bases, tmp_path / NAME), tmp_path, bases=bases)
     loaded = load_model(general)
     assert loaded.digest == compute_model_digest(general)
