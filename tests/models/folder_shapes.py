@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +33,7 @@ from tests.models.editing import (
     write_pickle,
 )
 from tests.models.make_models import SPECIAL, WORDS, save_random_model
+from tests.models.make_tokenizers import UNKNOWN, compile_dictionary, make_piece_file
 
 Build = Callable[[Path], object]
 
@@ -224,21 +224,6 @@ def write_fast_pieces(
     return _write_fast(folder, tokenizer, tokens, kind)
 
 
-def _encode_field(number: int, content: bytes | int | float) -> bytes:
-    """Return a field of a protocol buffer."""
-    if isinstance(content, float):
-        return bytes([number << 3 | 5]) + struct.pack("<f", content)
-    n = content if isinstance(content, int) else len(content)
-    digits = []
-    while n > 0x7F:
-        digits.append(n & 0x7F | 0x80)
-        n >>= 7
-    kind = 0 if isinstance(content, int) else 2
-    key = number << 3 | kind
-    head = [key & 0x7F | 0x80, key >> 7] if key > 0x7F else [key]
-    return bytes([*head, *digits, n]) + (b"" if isinstance(content, int) else content)
-
-
 def write_piece_file(
     folder: Path,
     *,
@@ -250,19 +235,10 @@ def write_piece_file(
     **settings: object,
 ) -> int:
     """Write a SentencePiece file alone; the embedding has `n_more` rows than it has pieces."""
-    entries = [(token, 0.0, 2 if token == unknown else 3) for token in start]
-    entries += [(piece, score, 1) for piece, score in _learn_pieces()]
-    pieces = [
-        _encode_field(1, piece.encode()) + _encode_field(2, score) + _encode_field(3, piece_kind)
-        for piece, score, piece_kind in entries
-    ]
-    trainer = _encode_field(3, 1) + _encode_field(40, start.index(unknown))
-    normalizer = _encode_field(1, b"identity") + _encode_field(3, 1) + _encode_field(4, 1)
-    (folder / file).write_bytes(
-        b"".join(_encode_field(1, piece) for piece in pieces)
-        + _encode_field(2, trainer)
-        + _encode_field(3, normalizer)
-    )
+    entries = [*((token, 0.0) for token in start), *_learn_pieces()]
+    trainer = [(3, 1), (40, start.index(unknown))]
+    data = make_piece_file(entries, kinds={unknown: UNKNOWN}, trainer=trainer)
+    (folder / file).write_bytes(data)
     _write_json(folder / "tokenizer_config.json", {"tokenizer_class": kind} | settings)
     return len(entries) + n_more
 
@@ -741,8 +717,17 @@ FOLDER_SHAPES = (
     FolderShape(
         "JMedRoBERTa, Manbyo dictionary",
         "mecab",
-        (tokenizer_config(mecab_kwargs={"mecab_option": "-u MANBYO.dic"}),),
-        "This mecab_kwargs is not supported.",
+        (
+            tokenizer_config(mecab_kwargs={"mecab_option": "-u MANBYO.dic"}),
+            lambda folder: compile_dictionary(folder / "MANBYO.dic", LAST_JA),
+        ),
+        language="ja",
+    ),
+    FolderShape(
+        "JMedRoBERTa, dictionary elsewhere",
+        "mecab",
+        (tokenizer_config(mecab_kwargs={"mecab_option": "-u /usr/local/MANBYO.dic"}),),
+        "MeCab's user dictionary MANBYO.dic is not in the model's directory.",
         language="ja",
     ),
     FolderShape(
@@ -774,7 +759,7 @@ FOLDER_SHAPES = (
         "Waseda RoBERTa with Juman++",
         "mecab",
         (tokenizer_config(word_tokenizer_type="jumanpp", mecab_kwargs=None),),
-        "This word_tokenizer_type is not supported.",
+        "Words are not split by jumanpp here.",
         language="ja",
     ),
     FolderShape("BioClinical-ModernBERT", "modernbert"),
