@@ -9,6 +9,7 @@ file. Differs: the file's own settings about white space and bytes decide, as in
 from __future__ import annotations
 
 import base64
+import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ MAX_FILE_BYTES = 16_000_000
 _MAX_FIELDS = 100_000
 """Maximum for the fields of a message that holds settings; user-defined symbols are such fields."""
 _MAX_PIECE_FIELDS = 16
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3
 _UNIGRAM = 1
 _CONTROL, _USER_DEFINED = 3, 4
 _MAX_VARINT_BYTES = 10
@@ -94,19 +96,21 @@ class PieceModel:
 
 def read_piece_model(data: bytes) -> PieceModel:
     """Read a SentencePiece file with a Unigram model; refuse others, and damaged ones."""
-    pieces: Pieces = []
-    kinds: list[int] = []
-    trainer: dict[int, Any] = {}
-    normalizer: dict[int, Any] = {}
+    messages: dict[int, list[object]] = {_PIECES: [], _TRAINER: [], _NORMALIZER: []}
     for number, content in _read_fields(data, most=MAX_VOCABULARY + _MAX_FIELDS):
-        if number == 1:
-            piece, score, kind = _read_piece(content)
-            pieces.append((piece, score))
-            kinds.append(kind)
-            refuse_more(len(pieces), than=MAX_VOCABULARY)
-        elif number in (2, 3):
-            part = trainer if number == 2 else normalizer
-            part |= dict(_read_fields(_check_kind(content, bytes), most=_MAX_FIELDS))
+        if number in messages:
+            messages[number].append(content)
+    refuse_more(len(messages[_PIECES]), than=MAX_VOCABULARY)
+    entries = [*map(_read_piece, messages[_PIECES])]
+    pieces, kinds = [(piece, score) for piece, score, _ in entries], [kind for *_, kind in entries]
+    trainer, normalizer = (
+        {
+            number: field
+            for content in messages[part]
+            for number, field in _read_fields(_check_kind(content, bytes), most=_MAX_FIELDS)
+        }
+        for part in (_TRAINER, _NORMALIZER)
+    )
     if _check_kind(trainer.get(3, _UNIGRAM), int) != _UNIGRAM:
         raise AuditError(
             "This SentencePiece model is not a Unigram model.",
@@ -142,6 +146,8 @@ def _read_piece(content: object) -> tuple[str, float, int]:
             score = _check_kind(field, float)
         elif number == 3:
             kind = _check_kind(field, int)
+    if not math.isfinite(score):
+        raise _make_file_error()
     try:
         return text.decode("utf-8"), score, kind
     except UnicodeDecodeError:
@@ -152,8 +158,8 @@ def _read_fields(data: bytes, *, most: int) -> Iterator[tuple[int, int | float |
     """Yield number and content of each field of a message, in the wire format."""
     place, end, n_fields = 0, len(data), 0
     while place < end:
-        n_fields += 1
-        refuse_more(n_fields, than=most)
+        if (n_fields := n_fields + 1) > most:
+            refuse_more(n_fields, than=most)
         key, place = _read_varint(data, place)
         number, wire = key >> 3, key & 7
         if wire == _VARINT:
@@ -177,6 +183,8 @@ def _read_fields(data: bytes, *, most: int) -> Iterator[tuple[int, int | float |
 
 def _read_varint(data: bytes, place: int) -> tuple[int, int]:
     """Return a number and the place behind it."""
+    if place < len(data) and data[place] < 0x80:  # nearly all have one byte
+        return data[place], place + 1
     number = 0
     for i, byte in enumerate(data[place : place + _MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << (7 * i)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import refuse_errors
 from audit.models.architectures import MAX_VOCABULARY, refuse_code_keys, walk_entries
 from audit.models.case import (
@@ -328,7 +328,9 @@ def _refuse_other_flags(settings: Mapping[str, object]) -> None:
     for key in (*wrong, *([] if is_few else ["extra_ids"])):
         raise AuditError(
             "The setting {key} = {raw} is not supported or out of bounds.",
-            do="Write true or false." if key in wrong else "Write a whole number.",
+            do="Write true or false."
+            if key in wrong
+            else Message("Write a whole number of at most {most:,}.", most=_MAX_EXTRA),
             key=key,
             raw=f'"{make_printable(str(settings[key]))}"',
         )

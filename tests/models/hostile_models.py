@@ -20,6 +20,7 @@ from tests.models.editing import (
     write,
     write_pickle,
 )
+from tests.models.hostile_tokenizers import HOSTILE_TOKENIZERS
 
 INDEX = "model.safetensors.index.json"
 EMBEDDING = "bert.embeddings.word_embeddings.weight"
@@ -143,6 +144,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
     ),
     "flag_as_text": tokenizer_config(do_lower_case="false"),
     "cased_vocabulary_folded": _vocabulary(lambda words: [*words[:-1], "Jane"]),
+    **HOSTILE_TOKENIZERS,
     "added_twice": write("added_tokens.json", '{"a": 1, "b": 1}'),
 }
 """Refused without a look at the weights."""

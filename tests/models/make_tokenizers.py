@@ -61,7 +61,7 @@ def pieces(*, words: Sequence[str] = (), with_capitals: bool = True) -> list[tup
 
 def write_message(*fields: Field) -> bytes:
     """Return a protocol buffer with these fields."""
-    data = b""
+    data = bytearray()
     for number, value in fields:
         if isinstance(value, bytes):
             data += _write_number(number << 3 | 2) + _write_number(len(value)) + value
@@ -69,7 +69,7 @@ def write_message(*fields: Field) -> bytes:
             data += _write_number(number << 3 | 5) + struct.pack("<f", value)
         else:
             data += _write_number(number << 3) + _write_number(value)
-    return data
+    return bytes(data)
 
 
 def _write_number(number: int) -> bytes:
