@@ -21,7 +21,7 @@ from audit.names.files import encode_names_csv
 from audit.names.lists import KeptNames, KeptPassages
 from audit.report.report import choose_audit
 from audit.run import AuditInputs, AuditTask, read_finished_sizes
-from pages.ui import blocks, cached, section
+from pages.ui import blocks, cached, conversion_panel, section
 from pages.ui.access import may, may_or_explain
 from pages.ui.audit_names import (
     draw_names,
@@ -174,7 +174,7 @@ def draw_models(say: Words) -> Pair | None:
 
 
 def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
-    """Draw which folders are searched for models, and which models in them are refused."""
+    """Draw which folders are searched for models, which models are refused, and conversions."""
     folders = registry.count_registered(models)
     if not folders:
         draw_absence(say, "audit_no_folder")
@@ -191,6 +191,9 @@ def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
             names = [model_name(say, model.model_id) for model in refused_models]
             reasons = [render_message(model.refusal, say.language) for model in refused_models]
             draw_table(say, "audit_refused", {"model": names, "reason": reasons})
+            conversion_panel.draw_conversion(say, models)
+    conversion_panel.JOBS.draw(say)
+    conversion_panel.draw_converted(say)
 
 
 def draw_pair(say: Words, pair: Pair) -> bool:

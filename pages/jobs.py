@@ -22,6 +22,7 @@ _ALL = "jobs_all"
 RESULTS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
     "corpus": ("workshop", "corpus", {"tab": "corpus"}),
     "pretrain": ("workshop", "run", {"tab": "training"}),
+    "convert": ("audit", "hospital", {}),
     "leakage": ("workshop", "leakage", {"tab": "leakage"}),
     "tagging": ("deidentify", "tagged", {}),
     "score": ("deidentify", "score", {}),

@@ -33,6 +33,7 @@ from audit.models.layouts import (
 from audit.models.limited import WALL_SECONDS, call_limited
 from audit.models.model_folder import (
     CONVERTED_FOLDER,
+    CONVERTED_LABEL,
     COPY_FILE,
     SINGLE_FILE,
     ModelFolder,
@@ -334,10 +335,10 @@ class ConvertTask(Task):
 
     @classmethod
     def read_answer(cls, question: Question) -> tuple[str, ...]:
-        """Return the identifier of the kept model of this question."""
+        """Return the model's identifier if this question's model is kept."""
         conversion_id = str(question.order.get("conversion_id", ""))
         is_kept = not question.order.get("out") and CONVERTED.place(conversion_id).is_dir()
-        return (conversion_id,) if is_kept else ()
+        return (f"{CONVERTED_LABEL}/{conversion_id}",) if is_kept else ()
 
     @classmethod
     def clear_abandoned(cls) -> None:
@@ -345,14 +346,14 @@ class ConvertTask(Task):
         CONVERTED.clear_abandoned()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
-        """Convert the model; return the identifier of a kept one."""
+        """Convert the model; return its identifier if it is kept."""
         plan = self.plan()
         if self.head_from is not None:
             inputs = self.head_from, self.source, self.model_type
             call_limited(_refuse_other_tokenizer, *inputs, place=plan.folder.name)
         with self._open_target(plan) as target:
             _convert(plan, target, contact=contact, is_kind_added=bool(self.model_type))
-        return (self.conversion_id,)
+        return () if self.out else (f"{CONVERTED_LABEL}/{self.conversion_id}",)
 
     @contextmanager
     def _open_target(self, plan: ConversionPlan) -> Iterator[Path]:

@@ -49,8 +49,8 @@ from audit.deid.tagged_sets import (
 from audit.deid.taggers import list_taggers
 from audit.errors import AuditError
 from audit.home import results_dir
-from audit.models import registry
-from audit.models.model_folder import list_trained_models
+from audit.models import convert, registry
+from audit.models.model_folder import list_converted_models, list_trained_models
 from audit.names import lists
 from audit.names.candidates import ControlSource
 from audit.names.facts import Spelling, spelling
@@ -269,8 +269,13 @@ def references(
 models = _cache_answers(
     4,
     ttl="10s",
-    name_answer=lambda: (os.environ.get(registry.VARIABLE, ""), list(list_trained_models())),
+    name_answer=lambda: (
+        os.environ.get(registry.VARIABLE, ""),
+        list(list_trained_models()),
+        list(list_converted_models()),
+    ),
 )(registry.list_model_choices)
+find_need = _cache_answers(64)(convert.find_need)
 check_pair = _cache_answers(32)(registry.check_pair)
 
 

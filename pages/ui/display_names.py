@@ -15,7 +15,8 @@ from audit.deid.policy import Policy
 from audit.deid.score_report import Score
 from audit.deid.taggers import DEFAULT, RULES, tagger_names
 from audit.home import salted_digest
-from audit.models.model_folder import LABEL
+from audit.models.convert import CONVERTED, ConvertedModel
+from audit.models.model_folder import CONVERTED_LABEL, LABEL
 from audit.models.registry import RegisteredModel
 from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile
@@ -34,6 +35,9 @@ def model_name(say: Words, model_id: str) -> str:
     if folder == LABEL:
         training = next((model for model in MODELS.all() if model.run_id == name), None)
         return training_name(say, training) if training else say.text("called_trained_gone")
+    if folder == CONVERTED_LABEL:
+        converted = next((model for model in CONVERTED.all() if model.conversion_id == name), None)
+        return converted_name(say, converted) if converted else say.text("called_converted_gone")
     return model_id
 
 
@@ -42,6 +46,11 @@ def model_names(say: Words, models: tuple[RegisteredModel, ...]) -> dict[str, st
     return {
         model.model_id: model_name(say, model.model_id) for model in models if not model.refusal
     }
+
+
+def converted_name(say: Words, model: ConvertedModel) -> str:
+    """Return the display name of a model that was converted here: its source's and the date."""
+    return say.text("called_converted", name=model.name, at=format_moment(model.created))
 
 
 def training_name(say: Words, model: TrainedModel) -> str:

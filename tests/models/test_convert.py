@@ -473,14 +473,14 @@ def test_a_kept_model_is_listed_until_it_is_removed(copy: Path, home: Path) -> N
     question = ConvertTask(source=copy).question()
     assert ConvertTask.read_answer(question) == ()
     task = ConvertTask.from_order(question.order)
-    (conversion_id,) = task.run(CONTACT)
-    assert ConvertTask.read_answer(ConvertTask(source=copy).question()) == (conversion_id,)
+    (model_id,) = task.run(CONTACT)
+    assert ConvertTask.read_answer(ConvertTask(source=copy).question()) == (model_id,)
     (model,) = list_models()
-    assert model.model_id == f"converted/{conversion_id}" and not model.refusal
+    assert model.model_id == model_id and not model.refusal
     assert model.summary is not None and model.summary.name == "model"
     (kept_model,) = CONVERTED.all()
     assert (kept_model.name, kept_model.path) == ("model", model.path)
     edit_json(copy, "config.json", _name_or_path="changed")
     assert ConvertTask.read_answer(ConvertTask(source=copy).question()) == ()
-    CONVERTED.forget(conversion_id)
+    CONVERTED.forget(model_id.removeprefix("converted/"))
     assert list_models() == () and CONVERTED.all() == ()
