@@ -14,7 +14,7 @@ from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.access import log_action, may
 from pages.ui.display_names import converted_name, model_name, model_names
-from pages.ui.form import draw_button, pick, set_pick
+from pages.ui.form import choose, draw_button, pick, set_pick
 from pages.ui.running import FollowedJobs
 from pages.ui.section import draw_heading, draw_remark, draw_removal
 
@@ -35,10 +35,9 @@ def draw_conversion(say: Words, models: Sequence[RegisteredModel]) -> None:
     names = {model_id: model_name(say, model_id) for model_id in needs}
     left, right = st.columns(2, gap="large")
     with left:
-        model_id = pick(say, "convert_model", names, parameter="convert", default=next(iter(names)))
+        model_id = choose(say, "convert_model", names, parameter="convert", is_long=True)
     source = find_model(model_id, models=tuple(models))
-    if source is None:
-        return
+    assert source is not None
     is_headless = needs[model_id] == "head"
     with right:
         head_id = pick(say, "convert_head", model_names(say, tuple(models)), parameter="head")

@@ -48,7 +48,7 @@ def options(app: AppTest, key: str) -> list[str]:
 def test_a_refused_model_is_converted_chosen_and_removed(models: Path) -> None:
     app = open_page("audit", convert="models/ward")
     assert "The weights are there only as pytorch_model.bin" in texts(app)
-    assert options(app, "pick_convert") == ["models/body", "models/ward"]
+    assert options(app, "choice_convert") == ["models/body", "models/ward"]
     assert options(app, "pick_head")[0] == "models/general"
     press(app, "convert_start")
     (job,) = service.active_jobs()
