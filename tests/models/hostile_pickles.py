@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -181,7 +182,12 @@ def _zipped(data: bytes, **options: Any) -> Write:
 
 
 def _saved(make: Callable[[], object]) -> Write:
-    return lambda path, canary: torch.save(make(), path)
+    def write(path: Path, canary: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # quantised tensors are going away
+            torch.save(make(), path)
+
+    return write
 
 
 def _save_script(path: Path, canary: Path) -> None:
