@@ -35,6 +35,7 @@ from audit.training.tokens import (
     split_notes,
 )
 from audit.training.trainings import PretrainTask, TrainedModel
+from tests.models.make_encoders import make_encoder
 from tests.models.make_models import make_bert, make_roberta
 from tests.training.make_training import make_order, write_listed
 
@@ -320,6 +321,17 @@ def test_who_is_on_the_candidate_list_is_trained_on(tmp_path: Path) -> None:
     # Where nothing is to be held out, the list is not asked for.
     write_listed(tmp_path, 1, n_notes=41)
     assert train(make_order(tmp_path, out="none", n_steps=4, held_out_share=0.0)).is_whole
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["modernbert", "albert"])
+def test_encoders_without_a_fast_pass_learn_too(kind: str, tmp_path: Path) -> None:
+    make_encoder(tmp_path / "general", kind, scale=0.02)
+    result = train(make_order(tmp_path, n_steps=20, learning_rate=1e-2, evaluate_every=20))
+    general, ours = (load_model(path) for path in (tmp_path / "general", result.folder / "model"))
+    assert general.digest != ours.digest and general.config == ours.config
+    assert result.held_out is not None and result.first_held_out is not None
+    assert 1 < result.held_out < result.first_held_out - 0.2
 
 
 def test_what_goes_wrong_on_the_way_is_said(
