@@ -199,7 +199,7 @@ class _BigBird(_Bert):
 class _MegatronBert(_Bert):
     architecture = "megatron-bert"
     attention = "eager"
-    slowdown = 1.3
+    slowdown = 1.4
     n_layers: Layers = Field(default=24, alias="num_hidden_layers")
     hidden_size: Width = 1024
     n_heads: Heads = Field(default=16, alias="num_attention_heads")
@@ -209,7 +209,7 @@ class _MegatronBert(_Bert):
 
 class _Electra(_Bert):
     architecture = "electra"
-    slowdown = 1.4
+    slowdown = 1.3
     hidden_size: Width = 256
     embedding_size: Width = 128
     n_heads: Heads = Field(default=4, alias="num_attention_heads")
@@ -261,7 +261,7 @@ class _Albert(_Bert):
 class _Deberta(_Bert):
     architecture = "deberta"
     attention = "eager"
-    slowdown = 2.2
+    slowdown = 1.9
     vocab_size: VocabularySize = 50265
     type_vocab_size: int = Field(default=0, ge=0, le=64)
     layer_norm_eps: Epsilon = 1e-7
@@ -350,7 +350,7 @@ class _DebertaV2(_Deberta):
 class _ModernBert(ModelConfig):
     architecture = "modernbert"
     attention = "sdpa"
-    slowdown = 1.4
+    slowdown = 1.3
     n_layers: Layers = Field(default=22, alias="num_hidden_layers")
     n_heads: Heads = Field(default=12, alias="num_attention_heads")
     intermediate_size: InnerWidth = 1152
