@@ -81,8 +81,9 @@ _PASSES = """
 The pass says how the model is computed. *packed* is this program's own arithmetic. *plain* runs the
 modules of transformers: the results are as exact, and an audit takes about so many times as long as
 with a BERT of the same shape ([measured](performance.md)). Longformer is slow with short passages,
-because its module pads them to a whole window of attention. BigBird is computed with full attention:
-its sparse attention draws blocks at random, and transformers too uses the full one up to 704 tokens.
+because its module pads them to a whole window of attention. BigBird is computed with full
+attention: the sparse one draws blocks at random, and transformers too uses the full one up to 704
+tokens.
 """
 _REFUSALS = (
     ("The directory and its weights", (model_folder, weights_header)),
