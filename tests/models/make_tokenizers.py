@@ -173,9 +173,15 @@ def fairseq_vocabulary(
     return [*head, *listed, ("<mask>", 0.0)]
 
 
-def make_unigram_roberta(folder: Path, *, seed: int = 0, **changes: Any) -> Path:
+def make_unigram_roberta(
+    folder: Path,
+    *,
+    seed: int = 0,
+    vocabulary: Sequence[tuple[str, float]] | None = None,
+    **changes: Any,
+) -> Path:
     """Write a RoBERTa whose tokenizer.json is XLM-RoBERTa's in small; return the folder."""
-    vocabulary = fairseq_vocabulary(pieces())
+    vocabulary = fairseq_vocabulary(pieces()) if vocabulary is None else vocabulary
     _save_roberta(folder, seed=seed, n_tokens=len(vocabulary))
     state = json.dumps(unigram_state(vocabulary, **changes), ensure_ascii=False)
     (folder / "tokenizer.json").write_text(state, "utf-8")

@@ -228,7 +228,7 @@ SMALL_MAP = make_character_map({"a": "bc", "é": "e", "ﬁ": "fi", "か\u3099": 
 @given(
     changes=_bits, text=st.text(st.sampled_from("abé\u0301ﬁか\u3099\x01\x02 z\u00ff"), max_size=12)
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_map_that_is_read_cannot_lead_the_library_astray(changes, text):
     data = spoil(SMALL_MAP, changes)
     try:
@@ -246,7 +246,7 @@ PIECE_FILE = make_piece_file([*FAIRSEQ_HEAD, *pieces()[:20]], normalizer=[(2, SM
 
 
 @given(changes=_bits, length=st.integers(0, len(PIECE_FILE)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_damaged_sentencepiece_file_is_refused_or_read(changes, length):
     for data in (spoil(PIECE_FILE, changes), PIECE_FILE[:length]):
         try:
