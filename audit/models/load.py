@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
 from audit.models.architectures import ModelConfig
+from audit.models.forward import compute_logits
 from audit.models.inspect import ModelFiles, read_model_files
 from audit.models.layouts import compute_expected_shapes, find_shared_tensors
 from audit.models.model_folder import SINGLE_FILE
@@ -75,6 +76,7 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     weights, digest = _read_weights(files)
     _fill_shared_tensors(weights, config=files.config, place=name)
     model = _build_module(files.config, weights=weights, place=name)
+    _refuse_overflow(model, tokenizer, place=name)
     model = _move_to_device(model, device=device)
     head_of = files.conversion.head_name if files.conversion else ""
     return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes, head_of)
@@ -147,6 +149,19 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
     with refuse_errors(_make_change_error(place)):
         model.load_state_dict(weights, strict=True)
     return model.eval()
+
+
+def _refuse_overflow(model: nn.Module, tokenizer: Any, *, place: str) -> None:
+    """Refuse a model that computes infinite numbers from finite weights, by one short pass."""
+    ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.mask_token_id]])
+    with torch.inference_mode():
+        logits = compute_logits(model, ids, positions=torch.tensor([[1]]))
+    if not torch.isfinite(logits).all():
+        raise AuditError(
+            "The model computes numbers that are not finite.",
+            where=place,
+            do="The training has diverged, or config.json is not the one of these weights.",
+        )
 
 
 def _make_change_error(place: str) -> AuditError:

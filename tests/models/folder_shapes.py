@@ -152,6 +152,9 @@ def _learn_byte_pairs() -> tuple[str, str]:
 def write_byte_pairs(folder: Path, **settings: object) -> int:
     """Write vocab.json and merges.txt of a byte-level BPE."""
     vocabulary, merges = _learn_byte_pairs()
+    for role in _ANGLES:
+        if role in settings:
+            vocabulary = vocabulary.replace(f'"{_ANGLES[role]}"', f'"{settings[role]}"')
     (folder / "vocab.json").write_text(vocabulary, encoding="utf-8")
     (folder / "merges.txt").write_text(merges, encoding="utf-8")
     settings = {"tokenizer_class": "RobertaTokenizer"} | settings
@@ -200,10 +203,10 @@ def write_fast_byte_pairs(folder: Path) -> int:
 
 
 @cache
-def _learn_pieces() -> tuple[tuple[str, float], ...]:
+def _learn_pieces(*, is_cased: bool = True) -> tuple[tuple[str, float], ...]:
     learner = SentencePieceUnigramTokenizer()
     learner.train_from_iterator(
-        _list_texts(),
+        _list_texts() if is_cased else [text.lower() for text in _list_texts()],
         vocab_size=300,
         unk_token="<unk>",
         special_tokens=["<unk>"],
@@ -235,7 +238,8 @@ def write_piece_file(
     **settings: object,
 ) -> int:
     """Write a SentencePiece file alone; the embedding has `n_more` rows than it has pieces."""
-    entries = [*((token, 0.0) for token in start), *_learn_pieces()]
+    is_cased = not settings.get("do_lower_case")
+    entries = [*((token, 0.0) for token in start), *_learn_pieces(is_cased=is_cased)]
     trainer = [(3, 1), (40, start.index(unknown))]
     data = make_piece_file(entries, kinds={unknown: UNKNOWN}, trainer=trainer)
     (folder / file).write_bytes(data)
@@ -357,7 +361,7 @@ BASES: dict[str, Build] = {
     ),
     "deberta": _make(
         "Deberta",
-        lambda folder: write_byte_pairs(folder, tokenizer_class="DebertaTokenizer", **_ANGLES),
+        lambda folder: write_byte_pairs(folder, tokenizer_class="DebertaTokenizer", **_BRACKETS),
         relative_attention=True,
         max_relative_positions=-1,
         position_biased_input=False,

@@ -81,6 +81,11 @@ def _vocabulary(change: Callable[[list[str]], list[str]]) -> Spoil:
     return spoil
 
 
+def _overflowing(tensors: dict[str, Any]) -> None:
+    tensors["bert.encoder.layer.0.output.LayerNorm.weight"] *= 1e25
+    tensors["bert.encoder.layer.1.output.dense.weight"] *= 1e25
+
+
 def _infinite(tensors: dict[str, Any]) -> None:
     tensors["bert.encoder.layer.1.output.dense.weight"][3, 4] = torch.inf
 
@@ -152,6 +157,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
 
 WHILE_LOADING: dict[str, Spoil] = {
     "infinite": weights(_infinite),
+    "overflowing": weights(_overflowing),
     "two_heads": weights(lambda t: t.update({"cls.predictions.decoder.weight": t[EMBEDDING] + 1})),
     "tokenizer_too_long": _vocabulary(lambda w: [*w, "more"]),
     "no_mask_token": _vocabulary(lambda w: [x for x in w if x != "[MASK]"]),
