@@ -54,7 +54,7 @@ from audit.models.tokenizer_files import (
     TokenizerFiles,
     read_tokenizer_files,
 )
-from audit.models.weights_header import read_header, read_tensors, rename_tensors
+from audit.models.weights_header import check_tensors, read_header, read_tensors, rename_tensors
 from audit.progress import Meter, Phase
 from audit.shelf import Shelf, fingerprint, make_time_stamp, whole_folder, write_whole
 from audit.task import SHORT, Contact, Question, Task, read_file_states
@@ -275,10 +275,14 @@ def find_need(path: Path) -> Need:
         plan = plan_conversion(path)
         if plan.weights.form != "safetensors":
             return "weights"
-        header, _ = read_tensors(plan.folder)
+        header, _, _ = _name_tensors(read_tensors(plan.folder)[0], config=plan.config)
+        head_names = plan.list_head_tensors()
+        shapes = compute_expected_shapes(plan.config)
+        head = {name: ("F32", shapes[name]) for name in head_names}
+        check_tensors(header | head, config=plan.config, folder=plan.folder)
     except AuditError:
         return ""
-    return "" if plan.list_head_tensors() & header.keys() else "head"
+    return "" if head_names & header.keys() else "head"
 
 
 def _name_tensors(

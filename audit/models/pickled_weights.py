@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import resource
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,6 +47,8 @@ _MAX_NAME_CHARS = 300
 # numbers that claims to be large.
 _MAX_GROWTH = 3
 _SLACK_BYTES = 1_000_000
+_HEADER_BYTES = 500
+"""The most bytes that a tensor takes in the header."""
 _FOREIGN_OBJECT = re.compile(r"GLOBAL ([\w.]{1,200})")
 
 
@@ -57,6 +60,8 @@ def rewrite_pickle(source: Path, target: Path) -> int:
     _load_samples()
     with open_regular(source) as pickle_file, create_file(target) as weights_file:
         n_file = os.fstat(pickle_file.fileno()).st_size
+        most_bytes = _MAX_GROWTH * n_file + _SLACK_BYTES + _MAX_TENSORS * _HEADER_BYTES
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
         shut_off()
         tensors = _select_tensors(_load(pickle_file))
         _refuse_growth(tensors, n_file=n_file)

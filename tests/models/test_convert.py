@@ -28,6 +28,7 @@ from audit.models.registry import list_models
 from audit.task import Contact
 from tests.models.editing import WEIGHTS, edit_json, edit_weights
 from tests.models.hostile_pickles import PICKLE, list_calls, list_hostile_files
+from tests.models.make_encoders import ENCODERS, make_encoder
 from tests.models.make_models import MAKERS, WORDS, copy, good, make_bert, make_roberta
 from tests.models.shut_off_calls import prepare, try_calls, unpickle_shut_off
 
@@ -270,6 +271,17 @@ def test_an_encoder_gets_the_head_of_the_general_model(good: Path, tmp_path: Pat
         convert(source, tmp_path / "third", head_from=out)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_body_and_head_of_one_model_are_that_model(kind: str, tmp_path: Path) -> None:
+    whole = make_encoder(tmp_path / "whole", kind)
+    pickled = pickle_weights(Path(shutil.copytree(whole, tmp_path / "pickled")))
+    body = save_body(Path(shutil.copytree(whole, tmp_path / "body")))
+    assert load_pair(whole, convert(pickled, tmp_path / "out")).is_one_model
+    out = convert(body, tmp_path / "joined", head_from=whole)
+    assert load_pair(whole, out).is_one_model
+
+
 @pytest.mark.parametrize(
     ("make_head", "sentence"),
     [
@@ -301,6 +313,8 @@ def test_safetensors_without_a_head_or_in_shards_are_known(copy: Path, tmp_path:
     bare = Path(shutil.copytree(headless, tmp_path / "bare"))
     edit_weights(bare, lambda t: t.update({n.removeprefix("bert."): t.pop(n) for n in [*t]}))
     assert find_need(headless) == find_need(bare) == "head"
+    edit_weights(bare, lambda t: t.update({"classifier.weight": torch.zeros(2, 16)}))
+    assert find_need(bare) == ""  # another head would not make it a whole model
     assert find_need(write_shards(copy, is_pickled=False)) == "weights"
     assert find_need(tmp_path) == ""
 
