@@ -151,13 +151,14 @@ def refuse_stand_in(start: bytes) -> None:
     """Refuse what a failed download leaves in place of a file, by its first bytes."""
     if start.startswith(b"version https://git-lfs"):
         raise AuditError(
-            "This is a pointer of git-lfs in place of the file.",
-            do="Run `git lfs pull` where the model was cloned, and copy the file again.",
+            "This is a Git LFS pointer, not the file itself.",
+            do="Run `git lfs pull` in the clone of the model, and copy the file again.",
         )
     if start[:100].lstrip().lower().startswith((b"<!doctype html", b"<html")):
         raise AuditError(
-            "This is a web page in place of the file.",
-            do="Download the file itself, not the page that shows it; a login may be missing.",
+            "This is a web page, not the file itself.",
+            do="Download the file itself, not the page that shows it. You may have to log in "
+            "first.",
         )
 
 
@@ -185,12 +186,13 @@ def refuse_single_file(path: Path) -> None:
     """Refuse a path that leads to a file in place of a directory."""
     if path.suffix.lower() in _ARCHIVES and path.is_file():
         raise AuditError(
-            "This is an archive, not a directory.", do="Unpack it, and choose the directory."
+            "This is an archive, not a directory.",
+            do="Unpack it, and choose the resulting directory.",
         )
     if path.is_file():
         raise AuditError(
             "This is a file, not a directory.",
-            do="Choose the directory in which the model's files lie.",
+            do="Choose the directory that holds the model's files.",
         )
 
 

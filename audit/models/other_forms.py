@@ -13,7 +13,7 @@ from audit.errors import AuditError
 from audit.models.model_folder import INDEX_FILE, SINGLE_FILE, ModelFolder, make_printable
 
 _ANOTHER_FORM = "Get the model as transformers saves it: config.json and model.safetensors."
-_ORIGINAL_MODEL = "Take the model from which it was made, as save_pretrained wrote it."
+_ORIGINAL_MODEL = "Use the model that it was exported from, as save_pretrained wrote it."
 
 # Files that a training leaves beside the weights; they are never opened.
 _TRAINING_STATES = (
@@ -60,58 +60,60 @@ class OtherForm:
 OTHER_FORMS = (
     OtherForm(
         ("adapter_config.json", "adapter_model.*"),
-        "The directory holds an adapter (LoRA or another one of PEFT), which is no whole model.",
-        "Load it with PeftModel.from_pretrained upon its model, merge it with merge_and_unload, "
-        "and write the model with save_pretrained.",
+        "The directory holds an adapter (LoRA or another kind of PEFT), which is not a whole "
+        "model.",
+        "Load the model that it was trained on, add it with PeftModel.from_pretrained, merge the "
+        "two with merge_and_unload, and save the result with save_pretrained.",
         is_refused_beside_weights=True,
     ),
     OtherForm(
         ("*.gguf", "ggml-*.bin"),
-        "The weights are in the form of llama.cpp (GGUF).",
+        "The weights are in the format of llama.cpp (GGUF).",
         _ANOTHER_FORM,
     ),
     OtherForm(
         ("[0-9]_*/",),
-        "This is a directory of sentence-transformers, whose model turns sentences into vectors. "
-        "It was saved without a masked-language-model head.",
-        "Take the masked language model from which it was trained.",
+        "This is a sentence-transformers model, which turns sentences into vectors. It was saved "
+        "without a masked-language-model head.",
+        "Audit the masked language model that its training started from. The result does not "
+        "cover that training.",
     ),
     OtherForm(
         (INDEX_FILE, "model-*-of-*.safetensors"),
-        "The weights lie in several files (shards).",
-        "Join them: `python -m audit models convert FOLDER --out FOLDER{options}`.",
+        "The weights are split into several files (shards).",
+        "Join them: `python -m audit models convert FOLDER --out NEW_FOLDER{options}`.",
         is_convertible=True,
     ),
     OtherForm(
         ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
-        "The weights are there only as pytorch_model.bin, a form that can run code.",
-        "Convert them in a process with limits: "
-        "`python -m audit models convert FOLDER --out FOLDER{options}`.",
+        "The weights exist only as pytorch_model.bin, a format that can run code.",
+        "Convert them, in a process that can use no network, program or other file: `python -m "
+        "audit models convert FOLDER --out NEW_FOLDER{options}`.",
         is_convertible=True,
     ),
     OtherForm(
         ("*.safetensors",),
-        "The weights have another name than model.safetensors.",
-        "If the file holds this model and nothing else, rename it to model.safetensors.",
+        "The file of the weights is not called model.safetensors.",
+        "If it holds the weights of this model and nothing else, rename it to model.safetensors.",
     ),
     OtherForm(
         ("tf_model.h5", "tf_model-*-of-*.h5"),
-        "The weights are there only for TensorFlow 2 (tf_model.h5).",
-        "On a machine with TensorFlow and transformers 4, load them with from_tf=True as "
-        "...ForMaskedLM, and write the model with save_pretrained.",
+        "The weights exist only in the format of TensorFlow 2 (tf_model.h5).",
+        "On a machine with TensorFlow and transformers 4, load the model as ...ForMaskedLM with "
+        "from_tf=True, and save it with save_pretrained.",
     ),
     OtherForm(
         ("*.ckpt.*", "*.ckpt-*.*", "*.index", "*.meta", "*.data-*-of-*", "saved_model.pb"),
-        "The weights are there only as a checkpoint of TensorFlow.",
+        "The weights exist only as a TensorFlow checkpoint.",
         "On a machine with TensorFlow and transformers 4, run the script "
-        "convert_bert_original_tf_checkpoint_to_pytorch. It writes pytorch_model.bin; convert that "
-        "with `python -m audit models convert FOLDER --out FOLDER`.",
+        "convert_bert_original_tf_checkpoint_to_pytorch. It writes pytorch_model.bin; convert "
+        "that with `python -m audit models convert FOLDER --out NEW_FOLDER`.",
     ),
     OtherForm(
         ("flax_model.msgpack", "flax_model-*-of-*.msgpack"),
-        "The weights are there only for Flax (flax_model.msgpack).",
-        "On a machine with Flax and transformers 4, load them with from_flax=True as "
-        "...ForMaskedLM, and write the model with save_pretrained.",
+        "The weights exist only in the format of Flax (flax_model.msgpack).",
+        "On a machine with Flax and transformers 4, load the model as ...ForMaskedLM with "
+        "from_flax=True, and save it with save_pretrained.",
     ),
     OtherForm(
         ("*.onnx", "onnx/"),
@@ -125,35 +127,39 @@ OTHER_FORMS = (
     ),
     OtherForm(
         ("rust_model.ot", "*.mlmodel", "*.mlpackage/", "coreml/", "*.tflite"),
-        "The weights are in the form of another library (Rust, Core ML or TensorFlow Lite).",
+        "The weights are in the format of another library (Rust, Core ML or TensorFlow Lite).",
         _ANOTHER_FORM,
     ),
     OtherForm(
         ("global_step*/", "pytorch_model_fsdp_*/", "*_model_states.pt"),
-        "The weights are in the parts of a training on several devices (DeepSpeed or FSDP).",
-        "Join the parts with zero_to_fp32.py (DeepSpeed) or `accelerate merge-weights` (FSDP).",
+        "The weights are still in the parts in which a training on several devices (DeepSpeed or "
+        "FSDP) saved them.",
+        "Join the parts with zero_to_fp32.py (DeepSpeed) or `accelerate merge-weights` (FSDP). "
+        "If the result is pytorch_model.bin, convert that with `python -m audit models convert "
+        "FOLDER --out NEW_FOLDER`.",
     ),
     OtherForm(
         ("checkpoint-*/",),
-        "The directory holds checkpoints of a training ({folders}), and no model beside them.",
-        "Choose one of the checkpoints.",
+        "The directory holds checkpoints of a training ({folders}), but no finished model.",
+        "Choose the checkpoint that is to be audited.",
     ),
     OtherForm(
         ("snapshots/",),
-        "This is a model's directory in the cache of Hugging Face, and it does not hold exactly "
-        "one snapshot.",
+        "This is a model's directory in the Hugging Face cache, and it does not hold exactly one "
+        "snapshot.",
         "Choose one of the directories in snapshots.",
     ),
     OtherForm(
         ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle"),
-        "There is no model.safetensors, only a file that can run code and has an unknown content.",
-        "If the file holds the model's weights and nothing else, rename it to pytorch_model.bin, "
-        "then run `python -m audit models convert FOLDER --out FOLDER`.",
+        "There is no model.safetensors, only a file of unknown content in a format that can run "
+        "code.",
+        "If it holds the weights of this model and nothing else, rename it to pytorch_model.bin, "
+        "then run `python -m audit models convert FOLDER --out NEW_FOLDER`.",
     ),
     OtherForm(
         ("*",),
-        "The directory holds no weights of a model.",
-        "Choose the directory into which the model was saved.",
+        "The directory holds no model weights.",
+        "Choose the directory that the model was saved in.",
     ),
     OtherForm((), "The directory is empty.", "Copy the model into it."),
 )
@@ -185,7 +191,7 @@ _CAUSAL_KINDS = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "biogpt", "opt", "bloom"
 _SEQUENCE_KINDS = ("t5", "mt5", "bart", "mbart", "pegasus", "led")
 _CAUSAL_CLASSES = ("ForCausalLM", "LMHeadModel")
 _SEQUENCE_CLASSES = ("ForConditionalGeneration",)
-_MASKED_MODEL = "Choose a masked language model, such as a BERT."
+_MASKED_MODEL = "Choose a masked language model, such as BERT."
 
 
 def list_model_classes(raw: Mapping[str, object]) -> list[str]:
@@ -205,7 +211,7 @@ def refuse_other_kinds(raw: Mapping[str, object], *, kinds: Iterable[str], place
         raise AuditError(
             "The weights are quantised ({method}), which changes every probability.",
             where=place,
-            do="Take the model before it was quantised.",
+            do="Use the model as it was before it was quantised.",
             method=make_printable(str(name or "quantization_config")),
         )
     kind, classes = str(raw.get("model_type")), list_model_classes(raw)
@@ -213,14 +219,15 @@ def refuse_other_kinds(raw: Mapping[str, object], *, kinds: Iterable[str], place
         return
     if kind in _CAUSAL_KINDS or any(name.endswith(_CAUSAL_CLASSES) for name in classes):
         raise AuditError(
-            "This is a causal language model ({kind}): it continues a text and fills no gap in it.",
+            "This is a causal language model ({kind}): it continues a text, and cannot fill a "
+            "gap in one.",
             where=place,
             do=_MASKED_MODEL,
             kind=make_printable(kind),
         )
     if kind in _SEQUENCE_KINDS or any(name.endswith(_SEQUENCE_CLASSES) for name in classes):
         raise AuditError(
-            "This is a model that writes a new text for a given one ({kind}, encoder and decoder).",
+            "This is an encoder-decoder model ({kind}), which writes a new text from a given one.",
             where=place,
             do=_MASKED_MODEL,
             kind=make_printable(kind),
@@ -285,17 +292,17 @@ def refuse_missing_kind(
         return
     if kind := guess_kind(raw, tensor_names=tensor_names):
         raise AuditError(
-            "The file config.json does not say of which kind the model is (model_type); by its "
-            'tensors and settings it is "{kind}".',
+            "The file config.json does not say what kind of model this is (model_type). Its "
+            'tensors and settings look like those of "{kind}".',
             where=place,
-            do='Write "model_type": "{kind}" into config.json, or run '
-            "`python -m audit models convert FOLDER --out FOLDER --model-type {kind}`.",
+            do='Add "model_type": "{kind}" to config.json, or run `python -m audit models '
+            "convert FOLDER --out NEW_FOLDER --model-type {kind}`.",
             kind=kind,
         )
     raise AuditError(
-        "The file config.json does not say of which kind the model is (model_type).",
+        "The file config.json does not say what kind of model this is (model_type).",
         where=place,
-        do='Write "model_type" with one of these kinds into config.json: {kinds}.',
+        do='Add "model_type" to config.json, with one of these kinds: {kinds}.',
         kinds=", ".join(kinds),
     )
 
@@ -306,7 +313,7 @@ def refuse_missing_config(folder: ModelFolder) -> None:
         raise AuditError(
             "The file config.json is missing.",
             where=folder.name,
-            do='Copy bert_config.json as config.json, and write "model_type": "bert" into it.'
+            do='Copy bert_config.json to config.json, and add "model_type": "bert" to the copy.'
             if "bert_config.json" in folder.files
-            else "Copy it from where the model was saved; it says how the weights are to be used.",
+            else "Copy it from where the model was saved. It says how the weights are used.",
         )

@@ -44,7 +44,7 @@ _ADAPTER = re.compile(r".*\.(?:lora_\w+|base_layer|modules_to_save|original_modu
 _CLASSIFIER = re.compile(r"(?:classifier|qa_outputs|score|pre_classifier)\..*")
 _DISCRIMINATOR = "discriminator_predictions."
 _SAVE_AGAIN = (
-    "Check that config.json belongs to these weights, and that they were saved whole as "
+    "Check that config.json belongs to these weights, and that the whole model was saved as "
     "...ForMaskedLM."
 )
 
@@ -65,7 +65,8 @@ def rename_tensors(stored: Mapping[str, _Tensor]) -> tuple[dict[str, _Tensor], t
         prefixes |= {prefix} - {""}
         if name in names:
             raise AuditError(
-                'Two tensors are one and the same by their current name: "{one}" and "{other}".',
+                "Two tensors have the same name once old names and prefixes are replaced: "
+                '"{one}" and "{other}".',
                 do="Save the model again with save_pretrained.",
                 one=make_printable(names[name]),
                 other=make_printable(stored_name),
@@ -85,10 +86,10 @@ def read_header(path: Path) -> Header:
     refuse_stand_in(start)
     if start.startswith(_PICKLE_STARTS):
         raise AuditError(
-            "This is a file of torch.save, which can run code, under the name of a safetensors "
-            "file.",
-            do="Rename it to pytorch_model.bin, then run "
-            "`python -m audit models convert FOLDER --out FOLDER`.",
+            "This file has the name of a safetensors file, but torch.save wrote it, in a format "
+            "that can run code.",
+            do="Rename it to pytorch_model.bin, then run `python -m audit models convert FOLDER "
+            "--out NEW_FOLDER`.",
         )
     if int.from_bytes(start[:8], "little") > _MAX_HEADER_BYTES:
         raise broken
@@ -103,10 +104,10 @@ def read_tensors(folder: ModelFolder) -> tuple[Header, tuple[str, ...]]:
     """Return the number type and shape of each tensor of the weights, as `rename_tensors` does."""
     if INDEX_FILE in folder.files:
         raise AuditError(
-            "There are a model.safetensors and an index of shards, so it is not clear which "
+            "There is both a model.safetensors and an index of shards, so it is not clear which "
             "weights are the model's.",
             where=folder.name,
-            do="Remove those that are not.",
+            do="Remove the files that are not.",
         )
     with name_place(folder.locate(SINGLE_FILE)):
         return rename_tensors(read_header(folder.path / SINGLE_FILE))
@@ -128,20 +129,21 @@ def _refuse_number_types(header: Header) -> None:
         if _QUANTISED.fullmatch(name) or (number_type in ("I8", "U8") and not is_extra):
             raise AuditError(
                 'The weights are quantised ("{name}"), which changes every probability.',
-                do="Take the model before it was quantised.",
+                do="Use the model as it was before it was quantised.",
                 name=make_printable(name),
             )
         if _ADAPTER.fullmatch(name):
             raise AuditError(
-                'The weights hold an adapter that is not merged ("{name}").',
-                do="Merge it with merge_and_unload of PEFT, and write the model with "
+                'The weights hold an adapter that was not merged ("{name}").',
+                do="Merge it with PEFT's merge_and_unload, and save the model with "
                 "save_pretrained.",
                 name=make_printable(name),
             )
         if number_type not in _FLOATS and not is_extra:
             raise AuditError(
-                'The tensor "{name}" has numbers of the type {number_type}, which is not read.',
-                do="Save the weights in float32, float16 or bfloat16.",
+                'The tensor "{name}" has numbers of the type {number_type}, which is not '
+                "supported.",
+                do="Save the weights as float32, float16 or bfloat16.",
                 name=make_printable(name),
                 number_type=number_type,
             )
@@ -152,8 +154,8 @@ def _refuse_other_kind(header: Header, *, config: ModelConfig) -> None:
     kind = guess_kind({}, tensor_names=header)
     if kind and compute_expected_shapes(config).keys().isdisjoint(header):
         raise AuditError(
-            'The tensors are those of another kind of model ("{kind}") than config.json names '
-            '("{promised}").',
+            'The tensors are those of a model of the kind "{kind}", but config.json describes '
+            'one of the kind "{promised}".',
             do="Check that config.json belongs to these weights.",
             kind=kind,
             promised=config.architecture,
@@ -167,27 +169,30 @@ def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFo
         return
     if any(name.startswith(_DISCRIMINATOR) for name in header):
         raise AuditError(
-            "This is a discriminator of ELECTRA: it tells replaced words from others, and gives no "
-            "word a probability.",
-            do="Take the generator that was trained with it.",
+            "This is an ELECTRA discriminator: it tells replaced words from the others, and "
+            "gives no word a probability.",
+            do="Audit the generator that was trained with it. The result does not cover the "
+            "discriminator.",
         )
     if any(map(_CLASSIFIER.fullmatch, header)):
         raise AuditError(
             "This is a classifier: it gives no word a probability.",
-            do="Take the masked language model from which it was trained.",
+            do="Audit the masked language model that its training started from. The result does "
+            "not cover that training.",
         )
     if "modules.json" in folder.files:
         raise AuditError(
-            "This is a model of sentence-transformers: it turns sentences into vectors, and gives "
+            "This is a sentence-transformers model: it turns sentences into vectors, and gives "
             "no word a probability.",
-            do="Take the masked language model from which it was trained.",
+            do="Audit the masked language model that its training started from. The result does "
+            "not cover that training.",
         )
     raise AuditError(
         "The weights were saved without the masked-language-model head, so the model gives no word "
         "a probability.",
-        do="Take the checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining. If there is "
-        "none, the head of the general model can stand in: "
-        "`python -m audit models convert FOLDER --out FOLDER --head-from GENERAL`.",
+        do="Use a checkpoint that was saved as ...ForMaskedLM or ...ForPreTraining. If there is "
+        "none, the general model's head can stand in: `python -m audit models convert FOLDER "
+        "--out NEW_FOLDER --head-from GENERAL`.",
     )
 
 
@@ -198,10 +203,10 @@ def _refuse_other_vocabulary(header: Header, *, config: ModelConfig) -> None:
         n_rows = header[name][1][0] if name in header and header[name][1] else config.vocab_size
         if n_rows != config.vocab_size:
             raise AuditError(
-                'The word embedding has {n_rows} rows, and config.json says "vocab_size": '
+                'The word embedding has {n_rows} rows, but config.json says "vocab_size": '
                 "{vocab_size}.",
-                do='If the tokenizer has no more than {n_rows} tokens, write "vocab_size": '
-                "{n_rows} into config.json.",
+                do='If the tokenizer has no more than {n_rows} tokens, set "vocab_size": '
+                "{n_rows} in config.json.",
                 n_rows=n_rows,
                 vocab_size=config.vocab_size,
             )
@@ -224,8 +229,8 @@ def _refuse_misfits(header: Header, *, config: ModelConfig) -> None:
     ]
     if misshapen:
         raise AuditError(
-            "Tensors have another shape than config.json promises ({n}, the first is "
-            '"{name}": {shape} in place of {promised}).',
+            "Tensors do not have the shape that config.json promises ({n}, the first is "
+            '"{name}": {shape} instead of {promised}).',
             do=_SAVE_AGAIN,
             n=len(misshapen),
             name=make_printable(misshapen[0]),

@@ -576,7 +576,7 @@ def _quantise(tensors: dict[str, Any]) -> None:
 _LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 440473133\n"
 _PAGE = "<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n"
 _NO_HEAD = "The weights were saved without the masked-language-model head"
-_PICKLED = "The weights are there only as pytorch_model.bin"
+_PICKLED = "The weights exist only as pytorch_model.bin"
 _CLASSIFIER = "This is a classifier: it gives no word a probability."
 
 
@@ -678,7 +678,7 @@ FOLDER_SHAPES = (
         "vocab_size smaller than the embedding",
         "bert",
         (config(vocab_size=60),),
-        'The word embedding has 101 rows, and config.json says "vocab_size": 60.',
+        'The word embedding has 101 rows, but config.json says "vocab_size": 60.',
     ),
     FolderShape("torch.compile", "bert", (prefix_names("_orig_mod."),)),
     FolderShape("DataParallel", "bert", (prefix_names("module."),)),
@@ -741,7 +741,7 @@ FOLDER_SHAPES = (
             lambda folder: (folder / "config.json").rename(folder / "bert_config.json"),
             _replace_weights("bert_model.ckpt.index", "bert_model.ckpt.meta"),
         ),
-        "The weights are there only as a checkpoint of TensorFlow.",
+        "The weights exist only as a TensorFlow checkpoint.",
     ),
     FolderShape(
         "UTH-BERT in PyTorch",
@@ -778,7 +778,7 @@ FOLDER_SHAPES = (
             weights(_drop_head),
             _add(discriminator_predictions__dense__weight=(16, 16)),
         ),
-        "This is a discriminator of ELECTRA",
+        "This is an ELECTRA discriminator",
     ),
     FolderShape("Clinical-Longformer", "longformer"),
     FolderShape("Clinical-BigBird", "big_bird"),
@@ -786,14 +786,14 @@ FOLDER_SHAPES = (
         "shards of safetensors",
         "bert",
         (_split_weights,),
-        "The weights lie in several files (shards).",
+        "The weights are split into several files (shards).",
         (),
     ),
     FolderShape(
         "index beside the weights",
         "bert",
         (write("model.safetensors.index.json", '{"weight_map": {}}'),),
-        "There are a model.safetensors and an index of shards",
+        "There is both a model.safetensors and an index of shards",
     ),
     FolderShape(
         "no head, BertModel",
@@ -813,16 +813,16 @@ FOLDER_SHAPES = (
         "no model_type",
         "bert",
         (_drop_settings("model_type", "architectures"),),
-        "The file config.json does not say of which kind the model is (model_type); by its tensors "
-        'and settings it is "bert".',
+        "The file config.json does not say what kind of model this is (model_type). Its tensors "
+        'and settings look like those of "bert".',
         ("--model-type", "bert"),
     ),
     FolderShape(
         "no model_type, RoBERTa",
         "roberta",
         (_drop_settings("model_type"),),
-        "The file config.json does not say of which kind the model is (model_type); by its tensors "
-        'and settings it is "roberta".',
+        "The file config.json does not say what kind of model this is (model_type). Its tensors "
+        'and settings look like those of "roberta".',
         ("--model-type", "roberta"),
     ),
     FolderShape(
@@ -836,7 +836,7 @@ FOLDER_SHAPES = (
         "config.json of another kind",
         "roberta",
         (config(model_type="bert"),),
-        'The tensors are those of another kind of model ("roberta") than config.json names',
+        'The tensors are those of a model of the kind "roberta", but config.json describes one of',
     ),
     FolderShape(
         "config.json with more layers",
@@ -849,8 +849,8 @@ FOLDER_SHAPES = (
         "config.json with another width",
         "bert",
         (config(intermediate_size=64),),
-        "Tensors have another shape than config.json promises (6, the first is "
-        '"bert.encoder.layer.0.intermediate.dense.bias": 32 in place of 64).',
+        "Tensors do not have the shape that config.json promises (6, the first is "
+        '"bert.encoder.layer.0.intermediate.dense.bias": 32 instead of 64).',
     ),
     FolderShape(
         "no config.json",
@@ -862,55 +862,55 @@ FOLDER_SHAPES = (
         "two snapshots in a hub's cache",
         "bert",
         (_move_into_cache("0a1b", "2c3d"),),
-        "This is a model's directory in the cache of Hugging Face",
+        "This is a model's directory in the Hugging Face cache",
     ),
     FolderShape(
         "weights are a pointer of git-lfs",
         "bert",
         (write(WEIGHTS, _LFS),),
-        "This is a pointer of git-lfs in place of the file.",
+        "This is a Git LFS pointer, not the file itself.",
     ),
     FolderShape(
         "vocabulary is a pointer of git-lfs",
         "bert",
         (write("vocab.txt", _LFS),),
-        "This is a pointer of git-lfs in place of the file.",
+        "This is a Git LFS pointer, not the file itself.",
     ),
     FolderShape(
         "config.json is a pointer of git-lfs",
         "bert",
         (write("config.json", _LFS),),
-        "This is a pointer of git-lfs in place of the file.",
+        "This is a Git LFS pointer, not the file itself.",
     ),
     FolderShape(
         "weights are a web page",
         "bert",
         (write(WEIGHTS, _PAGE),),
-        "This is a web page in place of the file.",
+        "This is a web page, not the file itself.",
     ),
     FolderShape(
         "weights are a pickle by another name",
         "bert",
         (lambda folder: write_pickle(folder, WEIGHTS),),
-        "This is a file of torch.save",
+        "This file has the name of a safetensors file, but torch.save wrote it",
     ),
     FolderShape(
         "GGUF",
         "bert",
         (_replace_weights("model-q4_k_m.gguf"),),
-        "The weights are in the form of llama.cpp (GGUF).",
+        "The weights are in the format of llama.cpp (GGUF).",
     ),
     FolderShape(
         "TensorFlow 2",
         "bert",
         (_replace_weights("tf_model.h5"),),
-        "The weights are there only for TensorFlow 2 (tf_model.h5).",
+        "The weights exist only in the format of TensorFlow 2 (tf_model.h5).",
     ),
     FolderShape(
         "Flax",
         "bert",
         (_replace_weights("flax_model.msgpack"),),
-        "The weights are there only for Flax (flax_model.msgpack).",
+        "The weights exist only in the format of Flax (flax_model.msgpack).",
     ),
     FolderShape(
         "ONNX",
@@ -928,25 +928,25 @@ FOLDER_SHAPES = (
         "DeepSpeed",
         "bert",
         (_replace_weights("global_step9/x_model_states.pt"),),
-        "The weights are in the parts of a training on several devices",
+        "The weights are still in the parts in which a training on several devices",
     ),
     FolderShape(
         "weights in a file of another name",
         "bert",
         (_replace_weights("best.pt"),),
-        "There is no model.safetensors, only a file that can run code",
+        "There is no model.safetensors, only a file of unknown content",
     ),
     FolderShape(
         "safetensors of another name",
         "bert",
         (lambda folder: (folder / WEIGHTS).rename(folder / "clinical.safetensors"),),
-        "The weights have another name than model.safetensors.",
+        "The file of the weights is not called model.safetensors.",
     ),
     FolderShape(
         "Rust",
         "bert",
         (_replace_weights("rust_model.ot"),),
-        "The weights are in the form of another library",
+        "The weights are in the format of another library",
     ),
     FolderShape(
         "adapter",
@@ -961,7 +961,7 @@ FOLDER_SHAPES = (
         "adapter that is not merged",
         "bert",
         (_add(bert__encoder__layer__0__attention__self__query__lora_A__default__weight=(2, 16)),),
-        "The weights hold an adapter that is not merged",
+        "The weights hold an adapter that was not merged",
     ),
     FolderShape(
         "GPT-2",
@@ -982,7 +982,7 @@ FOLDER_SHAPES = (
         "T5",
         "bert",
         (config(model_type="t5"),),
-        "This is a model that writes a new text for a given one (t5",
+        "This is an encoder-decoder model (t5)",
     ),
     FolderShape(
         "token classifier",
@@ -1018,7 +1018,7 @@ FOLDER_SHAPES = (
             _move_files("0_BERT"),
             write("modules.json", "[]"),
         ),
-        "This is a directory of sentence-transformers",
+        "This is a sentence-transformers model, which",
     ),
     FolderShape(
         "sentence-transformers",
@@ -1027,7 +1027,7 @@ FOLDER_SHAPES = (
             weights(_save_body),
             write("modules.json", "[]"),
         ),
-        "This is a model of sentence-transformers",
+        "This is a sentence-transformers model: it",
     ),
     FolderShape(
         "no tokenizer",
@@ -1040,7 +1040,7 @@ FOLDER_SHAPES = (
         "only tokenizer and config.json",
         "bert",
         (remove(WEIGHTS),),
-        "The directory holds no weights of a model.",
+        "The directory holds no model weights.",
     ),
     FolderShape(
         "layer_norm_eps of 0",

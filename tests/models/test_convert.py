@@ -42,8 +42,8 @@ SAMPLE = {
     "sparse": '"weight" is not a plain tensor: it is sparse',
     "itself": '"a" is not a plain tensor',
     "half_zip": "The file ends too early",
-    "pointer": "This is a pointer of git-lfs in place of the file",
-    "web_page": "This is a web page in place of the file",
+    "pointer": "This is a Git LFS pointer, not the file itself",
+    "web_page": "This is a web page, not the file itself",
 }
 CONTACT = Contact(listen=lambda _: None, should_stop=lambda: False, say=lambda _: None)
 

@@ -47,7 +47,7 @@ def options(app: AppTest, key: str) -> list[str]:
 @pytest.mark.long
 def test_a_refused_model_is_converted_chosen_and_removed(models: Path) -> None:
     app = open_page("audit", convert="models/ward")
-    assert "The weights are there only as pytorch_model.bin" in texts(app)
+    assert "The weights exist only as pytorch_model.bin" in texts(app)
     assert options(app, "choice_convert") == ["models/body", "models/ward"]
     assert options(app, "pick_head")[0] == "models/general"
     press(app, "convert_start")
