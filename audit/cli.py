@@ -1055,6 +1055,8 @@ CorpusName = Annotated[str, "identifier or folder of a corpus"]
 def corpus_build(*, options: Annotated[Options, FieldsOf(CorpusTask)]) -> Result:
     """Make D_private, D_public, the truth, and the lists."""
     task = CorpusTask(**options)
+    if task.out:
+        access_log.record("exported", what="corpus", names="full")
     (corpus_id,) = _answer(task)
     _say_patients(open_notes(task.notes, columns=dict(task.columns)).has_patients)
     corpus = CORPORA.read_folder(task.out) if task.out else CORPORA.get(corpus_id)

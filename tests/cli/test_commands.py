@@ -15,6 +15,7 @@ import pytest
 from audit.cli import format_result, main
 from audit.home import results_dir
 from cache.store import Store
+from tests.corpus.make_notes import dummy_notes
 from tests.models.make_models import make_bert, make_roberta
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -416,3 +417,16 @@ def test_only_the_references_own_evidence_is_made(pair, reference, tmp_path, cap
     call_json(capsys, "results", report["digest"][:12], "--out", tmp_path / "report")
     text = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert other_report["digest"][:12] in text
+
+
+def test_a_corpus_that_is_written_elsewhere_is_logged_as_handed_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = dummy_notes(tmp_path)
+    order = ("corpus", "build", "--notes", notes, "--column", "text=TEXT")
+    call_json(capsys, *order, "--out", tmp_path / "corpus")
+    call_json(capsys, *order)
+    logged = [
+        (line["action"], line["counts"]) for line in call_json(capsys, "log", "show")[0]["entries"]
+    ]
+    assert logged == [("exported", {"what": "corpus", "names": "full"})]
