@@ -34,10 +34,11 @@ _PARTS = {
 _REPEATED = ("Replace", "Split", "Strip")
 """Components that may occur more than once, because none of them makes a text longer."""
 
-_SPACES = (" {2,}", r"\s{2,}|[\n\r\t]", r"\A +| +\z")
-"""Regular expressions for white space; what replaces a match is never longer than one."""
-_INITIAL_MARK = (r"\A▁", "▁▁")
-"""The mark of SentencePiece for a space at the beginning of a text, and what replaces it."""
+SPACES_AROUND = r"\A +| +\z"
+_ONE_OR_MORE = (" ", "▁", " {2,}", r"\s{2,}|[\n\r\t]", SPACES_AROUND, r"(?<!\n)^ ")
+"""Regular expressions for spaces and their marks; a match is replaced by one character at most."""
+MARKED_BEGINNINGS = {r"(?<!\n)^": "▁", r"\A▁": "▁▁"}
+"""Regular expressions for the beginning of a text, with what replaces it: one more mark."""
 _ENGLISH_ENDINGS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -77,7 +78,7 @@ def _is_pattern(value: Any) -> bool:
             return 0 < len(text) <= _MAX_CHARS
         # Only known ones: a hostile one ends the process inside the library.
         case {"Regex": str(text)} if len(value) == 1:
-            return text in (*_SPACES, _INITIAL_MARK[0])
+            return text in _ONE_OR_MORE or text in MARKED_BEGINNINGS
     return False
 
 
@@ -280,10 +281,10 @@ def _makes_longer(replacement: Mapping[str, Any]) -> bool:
     match replacement["pattern"]:
         case {"String": str(text)}:
             return len(content) > len(text)
-        case {"Regex": str(text)} if text in _SPACES:
+        case {"Regex": str(text)} if text in _ONE_OR_MORE:
             return len(content) > 1
     # One more character at the beginning of a text, at most as often as there are components.
-    return (replacement["pattern"]["Regex"], content) != _INITIAL_MARK
+    return bool(content != MARKED_BEGINNINGS[replacement["pattern"]["Regex"]])
 
 
 def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from audit.models.components import MARKED_BEGINNINGS, SPACES_AROUND
+
 Encoder = Callable[[str], list[int]]
 
 
@@ -18,7 +20,7 @@ Encoder = Callable[[str], list[int]]
 def build_joined_encoder(tokenizer: Any) -> Encoder | None:
     """Return a function from a text after other text to its ids; None if it needs none.
 
-    The text begins with no white space. None means that the tokenizer splits it as any other.
+    The text may begin with a space. None means that the tokenizer splits it as any other.
     """
     if not getattr(tokenizer, "is_fast", False):
         return None
@@ -30,27 +32,41 @@ def build_joined_encoder(tokenizer: Any) -> Encoder | None:
     parts = [component for part in state.values() for component in _list_components(part)]
     marks = [part for part in parts if part.get("prepend_scheme", "never") != "never"]
     prefixes = [part for part in parts if part["type"] == "Prepend"]
-    if not marks and not prefixes:
+    beginnings = [part for part in parts if _read_expression(part) in MARKED_BEGINNINGS]
+    if not (marks or prefixes or beginnings):
         return None
     for part in marks:
         part["prepend_scheme"] = "never"
     for part in prefixes:
         part["prepend"] = ""
+    for part in beginnings:
+        part["content"] = MARKED_BEGINNINGS[_read_expression(part)][1:]
     from tokenizers import Tokenizer
 
     state |= {"truncation": None, "padding": None}
     backend = Tokenizer.from_str(json.dumps(json.loads(whole.to_str()) | state))
     # Words that are split at white space lose it, and with it the mark of the words that follow.
     is_split = any(part["type"] == "WhitespaceSplit" for part in parts)
+    is_stripped = any(
+        part.get("strip_left") or _read_expression(part) == SPACES_AROUND for part in parts
+    )
 
     def encode(text: str) -> list[int]:
-        word = text.split(maxsplit=1)[0] if is_split else text
-        ids: list[int] = backend.encode(word, add_special_tokens=False).ids
+        # A space that is lost comes back as the mark of a beginning.
+        is_marked = text[0].isspace() and (is_split or is_stripped)
+        word = "" if is_marked else text.split(maxsplit=1)[0] if is_split else text
+        ids: list[int] = backend.encode(word, add_special_tokens=False).ids if word else []
         rest = text[len(word) :]
         following = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(rest)) if rest else []
         return [*ids, *following]
 
     return encode
+
+
+def _read_expression(part: dict[str, Any]) -> str:
+    """Return the regular expression of a component; "" if it has none."""
+    pattern = part.get("pattern")
+    return str(pattern.get("Regex", "")) if isinstance(pattern, dict) else ""
 
 
 def _list_components(part: dict[str, Any] | None) -> list[dict[str, Any]]:

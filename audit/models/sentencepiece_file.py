@@ -308,20 +308,28 @@ def build_normalizer(model: PieceModel, *, kind: str, settings: Settings) -> Com
     is_lower = kind == "AlbertTokenizer" if is_lower is None else is_lower
     lower = [{"type": "Lowercase"}] if is_lower else []
     strip = {"type": "Strip", "strip_left": kind == "DebertaV2Tokenizer", "strip_right": True}
+    strips = [strip] if model.removes_spaces else []
     parts: list[Component] = []
     if kind == "AlbertTokenizer":
         parts += [_replace(quotes, by='"') for quotes in ("``", "''")]
         if not settings.get("keep_accents"):
             parts += [{"type": "NFKD"}, {"type": "StripAccents"}]
-        parts += [*lower, *characters]
+        parts += [*lower, *characters, *strips]
     elif kind == "DebertaV2Tokenizer":
-        parts += [*lower, strip, *characters]
+        parts += [*lower, *strips, *characters]
     else:
-        parts += [*lower, *characters, strip]
+        parts += [*lower, *characters, *strips]
     if model.removes_spaces:
-        spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-        parts.append(spaces)
+        parts.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
+    elif _is_prefixed(model, settings):
+        # Metaspace writes no mark before a text that begins with one.
+        first = {"type": "Replace", "pattern": {"Regex": r"\A▁"}, "content": MARK * 2}
+        parts += [_replace(" ", by=MARK), first]
     return {"type": "Sequence", "normalizers": parts}
+
+
+def _is_prefixed(model: PieceModel, settings: Settings) -> bool:
+    return model.adds_prefix and settings.get("add_prefix_space") is not False
 
 
 def _replace(text: str, *, by: str) -> Component:
@@ -329,7 +337,6 @@ def _replace(text: str, *, by: str) -> Component:
 
 
 def _build_pre_tokenizer(model: PieceModel, *, kind: str, settings: Settings) -> Component:
-    is_prefixed = model.adds_prefix and settings.get("add_prefix_space") is not False
     parts: list[Component] = []
     if kind == "DebertaV2Tokenizer" and settings.get("split_by_punct"):
         parts.append({"type": "Punctuation", "behavior": "Isolated"})
@@ -337,7 +344,7 @@ def _build_pre_tokenizer(model: PieceModel, *, kind: str, settings: Settings) ->
         {
             "type": "Metaspace",
             "replacement": MARK,
-            "prepend_scheme": "always" if is_prefixed else "never",
+            "prepend_scheme": "always" if _is_prefixed(model, settings) else "never",
             # Some models have pieces of several words.
             "split": not any(MARK in piece[1:] for piece, _ in model.pieces),
         }

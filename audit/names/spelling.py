@@ -112,12 +112,12 @@ RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=None)
 def token_ids(tokenizer: Any, text: str, *, is_joined: bool = False) -> list[int]:
     """Return the ids of `text` without special tokens.
 
-    With `is_joined` the text goes on after other text. If it does so without white space, it has no
+    With `is_joined`, or if it begins with a space, the text goes on after other text and has no
     mark of a beginning: "さん" has other pieces after a name than as a text of its own.
     """
     if not text:
         return []
-    if is_joined and not text[0].isspace() and (encode := build_joined_encoder(tokenizer)):
+    if (is_joined or text[0].isspace()) and (encode := build_joined_encoder(tokenizer)):
         return encode(text)
     ids: list[int] = tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))
     return ids

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from audit.corpus.truth import ListedNotes
 from audit.errors import AuditError
+from audit.models.joined import build_joined_encoder
 from audit.notes.read import Note, NoteSource
 from audit.notes.sentences import find_sentences
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
@@ -215,8 +216,10 @@ def _split_to_ids(text: str, tokenizer: Any) -> list[int]:
     Special tokens that a text spells out ("[MASK]") become unknown words.
     """
     # A space precedes all sentences but the first: byte-level vocabularies mark words by it.
+    # SentencePiece writes a mark before every text by itself.
+    lead = "" if build_joined_encoder(tokenizer) else " "
     pieces = [
-        f" {sentence}" if place else sentence
+        f"{lead}{sentence}" if place else sentence
         for place, sentence in enumerate(prepare_sentences(text))
     ]
     if not pieces:

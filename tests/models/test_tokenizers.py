@@ -51,6 +51,10 @@ ROLES = {
 }
 
 
+LOWER_CASE = {chr(code): chr(code + 32) for code in range(0x41, 0x5B)}
+SYLLABLES = [a + b + c + d for a in "bdfglmns" for b in "aeiou" for c in "bdfl" for d in "aeo"]
+
+
 def build_reference(kind: str) -> Any:
     """Return the tokenizer that transformers itself builds from a vocabulary, without a file."""
     listed, character_map = pieces(), make_character_map(FULL_WIDTH)
@@ -64,8 +68,19 @@ def build_reference(kind: str) -> Any:
         vocabulary = [*scores.items(), *listed, ("<mask>", 0.0)]
     elif kind == "AlbertTokenizer":
         more |= {"do_lower_case": False, "keep_accents": True}
-    elif kind == "T5Tokenizer":
+    elif kind in ROLES:
         more |= ROLES[kind]
+    if kind == "LlamaTokenizer":  # byte pairs, with bytes for unknown characters
+        tokens = [
+            *HEADS[kind],
+            *(f"<0x{i:02X}>" for i in range(256)),
+            *"▁abcdefghijJohnS",
+            "▁J",
+            "oh",
+        ]
+        merges = [("▁", "J"), ("o", "h")]
+        vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+        return transformers.LlamaTokenizer(vocab=vocabulary, merges=merges, **ROLES[kind])
     return getattr(transformers, kind)(vocab=vocabulary, **more)
 
 
@@ -87,6 +102,19 @@ def test_a_sentencepiece_file_splits_text_as_transformers_own_class(kind, tmp_pa
     for role in ("cls", "sep", "mask", "unk", "pad"):
         name = f"{role}_token_id"
         assert getattr(tokenizer, name) == getattr(reference, name), role
+
+
+@pytest.mark.parametrize("kind", [*PIECE_FILES])
+def test_what_transformers_saves_is_read_as_it_splits(kind, tmp_path):
+    listed = pieces(words=SYLLABLES if kind == "LlamaTokenizer" else ())
+    folder = make_piece_model(tmp_path / "model", kind, listed=listed, **ROLES.get(kind, {}))
+    reference = build_reference(kind)
+    (folder / PIECE_FILES[kind]).unlink()
+    reference.save_pretrained(folder)
+    assert not (folder / PIECE_FILES[kind]).exists()
+    tokenizer = load_model(folder).tokenizer
+    for sentence in SENTENCES:
+        assert tokenizer(sentence)["input_ids"] == reference(sentence)["input_ids"], sentence
 
 
 def test_models_of_fairseq_have_their_special_tokens_before_and_the_mask_behind_the_pieces(
@@ -172,10 +200,6 @@ def test_all_that_decides_how_text_is_split_tells_two_tokenizers_apart(
     with pytest.raises(AuditError) as refused:
         load_pair(first, second)
     assert difference in str(refused.value)
-
-
-LOWER_CASE = {chr(code): chr(code + 32) for code in range(0x41, 0x5B)}
-SYLLABLES = [a + b + c + d for a in "bdfglmns" for b in "aeiou" for c in "bdfl" for d in "aeo"]
 
 
 @pytest.mark.parametrize(
