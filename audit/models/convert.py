@@ -459,8 +459,8 @@ def _name_source(name: str, *, target: Path) -> Iterator[None]:
     try:
         yield
     except AuditError as error:
-        where = str(error.where).replace(make_printable(target.name), name)
-        raise AuditError(error.what, where=where, do=error.do) from None
+        place = str(error.where).replace(make_printable(target.name), name)
+        raise AuditError(error.what, where=place, do=error.do) from None
 
 
 def _digest_files(plan: ConversionPlan, *, meter: Meter) -> str:
