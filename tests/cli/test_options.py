@@ -71,6 +71,7 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         ("self", "settings"),
     ),
+    "ConvertTask": (("audit/models/convert.py",), ("self", "task")),
     "ExperimentTask": (("audit/experiment/paper.py",), ("self", "task", "order")),
     "ScoreTask": (("audit/deid/scoring.py",), ("self", "task")),
     "TaggerTask": (
