@@ -15,7 +15,10 @@ MAX_VOCABULARY = 1_000_000
 MAX_CONFIG_BYTES = 1_000_000
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
 _PLAIN_ATTENTION = (None, "eager", "sdpa")
-_SAME_CONFIG = "Check that this is the config.json that was saved with the model."
+_SAME_CONFIG = (
+    "Check that this is the config.json that was saved with the model. If it is, the model cannot "
+    "be audited here."
+)
 _CODE_KEYS = {"auto_map", "trust_remote_code", "custom_pipelines", "quantization_config"}
 
 Activation = Literal[
@@ -484,7 +487,7 @@ def refuse_code_keys(value: object, *, place: str) -> None:
                 "The setting {key} can load code or change the arithmetic; such a model is not "
                 "loaded.",
                 where=place,
-                do="Remove the setting if the model is of one of the supported kinds without it.",
+                do="Remove the setting, if the model is of a supported kind without it.",
                 key=f'"{make_printable(key)}"',
             )
 
@@ -497,7 +500,7 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
         if kind is None:
             raise AuditError(
                 "Models of the kind {kind} cannot be audited.",
-                do="The kinds that can: {kinds}.",
+                do="These kinds can be audited: {kinds}.",
                 kinds=", ".join(KIND_NAMES.values()),
                 kind=f'"{make_printable(str(raw.get("model_type")))}"',
             )

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
+from audit.models.model_folder import COPY_TOKENIZER
 
 MAX_MAP_BYTES = 1_000_000
 """Maximum for one map. The maps that SentencePiece makes itself have some 250,000 bytes."""
@@ -140,7 +141,7 @@ def _check_replacements(starts: Units, texts: bytes) -> None:
 
 def _make_map_error() -> AuditError:
     return AuditError(
-        "The tokenizer's map of characters (precompiled_charsmap) is damaged, or replaces a "
-        "character by an unusually long text.",
-        do="Copy the tokenizer files again from where the model was saved.",
+        "The tokenizer's character map (precompiled_charsmap) is damaged, or replaces a "
+        "character with an unusually long text.",
+        do=COPY_TOKENIZER,
     )

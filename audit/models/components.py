@@ -15,6 +15,7 @@ from typing import Any
 
 from audit.errors import AuditError
 from audit.models.character_map import decode_character_map
+from audit.models.model_folder import SAME_FILE
 
 MAX_TOKEN_CHARS = 1_000
 """Maximum for one token. The longest tokens of published vocabularies have some 250."""
@@ -321,7 +322,7 @@ def _make_part_error() -> AuditError:
     return AuditError(
         "The tokenizer uses a part that is not supported (a pattern, an unknown component, or too "
         "many or too large ones).",
-        do="Supported are WordPiece, byte-pair and SentencePiece tokenizers of encoders, as "
+        do="WordPiece, byte-pair and SentencePiece tokenizers of encoders are supported, as "
         "transformers saves them.",
     )
 
@@ -332,5 +333,6 @@ def refuse_large_tokens(tokens: Any) -> None:
     if max(lengths, default=0) > MAX_TOKEN_CHARS or sum(lengths) > MAX_ADDED_CHARS:
         raise AuditError(
             "This holds more bytes, lines or entries than are read here (at most {most:,}).",
+            do=SAME_FILE,
             most=MAX_ADDED_CHARS,
         )

@@ -543,7 +543,7 @@ def _read_safetensors(path: Path, *, place: str) -> dict[str, Any]:
         read_header(path)
         with locate_errors(place), open_regular(path) as file:
             weights_bytes = file.read()
-        refusal = AuditError("This is not a whole safetensors file.", do=COPY_FILE)
+        refusal = AuditError("This is not a complete safetensors file.", do=COPY_FILE)
         with refuse_errors(refusal):
             tensors: dict[str, Any] = load(weights_bytes)
     return tensors

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditCancelled, AuditError, Message, places_of
+from audit.models.model_folder import COPY_TOKENIZER
 from audit.shelf import scratch_folder
 
 PROCESSOR_SECONDS = 20
@@ -91,7 +92,7 @@ def call_limited(
         "Its tokenizer took more than {seconds} seconds of a processor, or more than "
         "{n_bytes:.0f} GB of memory, and was stopped.",
         where=place,
-        do="Copy the tokenizer files again from where the model was saved.",
+        do=COPY_TOKENIZER,
         seconds=seconds,
         n_bytes=n_bytes / 1e9,
     )
@@ -218,7 +219,7 @@ def _run_order(line: socket.socket) -> None:
         if type(error) is Exception or type(error).__name__ == "PanicException":
             unusable = AuditError(
                 "The tokenizer cannot be built from its files.",
-                do="Copy the tokenizer files again from where the model was saved.",
+                do=COPY_TOKENIZER,
             )
             answer = {"what": unusable.what, "where": "", "do": unusable.do}
         else:

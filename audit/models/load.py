@@ -160,7 +160,8 @@ def _refuse_overflow(model: nn.Module, tokenizer: Any, *, place: str) -> None:
         raise AuditError(
             "The model computes numbers that are not finite.",
             where=place,
-            do="The training has diverged, or config.json is not the one of these weights.",
+            do="Check that config.json belongs to these weights. If it does, the training has "
+            "diverged: use an earlier checkpoint.",
         )
 
 

@@ -182,7 +182,8 @@ def _refuse_other_system(head: Head, *, system: str) -> None:
     if any(getattr(head, name) != getattr(installed, name) for name in same):
         raise AuditError(
             "The user dictionary was not compiled for the dictionary {system}.",
-            do='Name the dictionary for which it was compiled, for example "mecab_dic": "ipadic".',
+            do="In tokenizer_config.json, name the dictionary that it was compiled for, for "
+            'example "mecab_dic": "ipadic".',
             system=system,
         )
 
@@ -202,4 +203,4 @@ def _read_system_head(system: str) -> Head | None:
 
 
 def _make_damage_error() -> AuditError:
-    return AuditError("This is not a whole user dictionary of MeCab in UTF-8.", do=COPY_FILE)
+    return AuditError("This is not a complete MeCab user dictionary in UTF-8.", do=COPY_FILE)

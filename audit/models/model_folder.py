@@ -24,6 +24,8 @@ RUN_FILE = "training.json"
 _MAX_RUN_BYTES = 1_000_000
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 COPY_FILE = "Copy the file again from where the model was saved."
+COPY_TOKENIZER = "Copy the tokenizer files again from where the model was saved."
+SAME_FILE = "Check that this is the file that was saved with the model."
 
 
 def list_trained_models() -> Iterator[tuple[str, Path]]:
@@ -82,6 +84,7 @@ def refuse_more(n: int, *, than: int) -> None:
     if n > than:
         raise AuditError(
             "This holds more bytes, lines or entries than are read here (at most {most:,}).",
+            do=SAME_FILE,
             most=than,
         )
 
@@ -112,7 +115,12 @@ class ModelFolder:
     def read(self, file: str, *, max_bytes: int) -> bytes:
         """Read one small file whole."""
         if file not in self.files:
-            raise AuditError("The file {file} is missing.", where=self.name, file=file)
+            raise AuditError(
+                "The file {file} is missing.",
+                where=self.name,
+                do="Copy it from where the model was saved.",
+                file=file,
+            )
         with name_place(self.locate(file)):
             try:
                 with open_regular(self.path / file) as stream:

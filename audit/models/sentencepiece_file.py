@@ -114,14 +114,14 @@ def read_piece_model(data: bytes) -> PieceModel:
     if _check_kind(trainer.get(3, _UNIGRAM), int) != _UNIGRAM:
         raise AuditError(
             "This SentencePiece model is not a Unigram model.",
-            do="Load the tokenizer with transformers where sentencepiece is installed, save it "
-            "with save_pretrained, and copy the tokenizer.json that this writes into the "
-            "directory.",
+            do="Load the tokenizer with transformers on a machine with the package "
+            "sentencepiece, save it with save_pretrained, and copy the resulting "
+            "tokenizer.json into the model's directory.",
         )
     if _check_kind(trainer.get(24, 0), int) or not _check_kind(normalizer.get(5, 1), int):
         raise AuditError(
-            "This SentencePiece model keeps spaces in a way that is not supported.",
-            do="It must write a space as the sign ▁ at the beginning of a piece.",
+            "This SentencePiece model writes spaces in a way that is not supported.",
+            do="It must write a space as the character ▁ at the beginning of a piece.",
         )
     unk_id = _check_kind(trainer.get(40, 0), int)
     if not unk_id < len(pieces):
@@ -200,7 +200,7 @@ def _check_kind(value: object, kind: type[T]) -> T:
 
 
 def _make_file_error() -> AuditError:
-    return AuditError("This is not a whole SentencePiece model.", do=COPY_FILE)
+    return AuditError("This is not a complete SentencePiece model.", do=COPY_FILE)
 
 
 def build_fast_file(

@@ -24,6 +24,7 @@ from audit.errors import AuditError, Message
 from audit.models.architectures import ModelConfig
 from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.mecab_dictionary import find_dictionary_name
+from audit.models.model_folder import COPY_TOKENIZER
 from audit.models.tokenizer_files import CONFIG_FILE, FAST_FILE, TOKENIZER_CLASSES, TokenizerFiles
 from audit.shelf import scratch_folder
 
@@ -137,7 +138,7 @@ def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
         raise AuditError(
             "The tokenizer cannot be built from its files.",
             where=name,
-            do="Copy the tokenizer files again from where the model was saved.",
+            do=COPY_TOKENIZER,
         ) from None
     tokenizer.name_or_path = name
     for key in ("vocab", "merges", "vocab_file", "merges_file", "tokenizer_file", "name_or_path"):

@@ -29,6 +29,7 @@ from audit.models.mecab_dictionary import (
 )
 from audit.models.model_folder import (
     COPY_FILE,
+    COPY_TOKENIZER,
     ModelFolder,
     make_printable,
     name_place,
@@ -243,7 +244,7 @@ def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokenize
     tokens_by_id, more_tokens, fast = _read_vocabularies(used_files, kind=kind, places=places)
     added_tokens |= more_tokens
     if not tokens_by_id:
-        raise AuditError("The vocabulary is empty.", where=folder.name)
+        raise AuditError("The vocabulary is empty.", where=folder.name, do=COPY_TOKENIZER)
     is_byte_level = kind in _BYTE_LEVEL or "ByteLevel" in json.dumps(
         [fast.get("normalizer"), fast.get("pre_tokenizer")]
     )
@@ -330,7 +331,7 @@ def _refuse_other_flags(settings: Mapping[str, object]) -> None:
             "The setting {key} = {raw} is not supported or out of bounds.",
             do="Write true or false."
             if key in wrong
-            else Message("Write a whole number of at most {most:,}.", most=_MAX_EXTRA),
+            else Message("Write a whole number from 0 to {most:,}.", most=_MAX_EXTRA),
             key=key,
             raw=f'"{make_printable(str(settings[key]))}"',
         )
@@ -365,7 +366,7 @@ def _choose_tokenizer_class(class_name: str) -> str:
     if not kind_name and class_name != "TokenizersBackend":
         raise AuditError(
             "Tokenizers of the class {shown} are not supported.",
-            do="The classes that are: {classes}.",
+            do="These classes are supported: {classes}.",
             shown=plain[:60] if class_name.isidentifier() else "?",
             classes=", ".join(TOKENIZER_CLASSES),
         )
@@ -388,24 +389,25 @@ def _check_japanese(settings: Mapping[str, object]) -> _Dictionary | None:
     file = find_dictionary_name(option) if option else None
     if option and not file:
         raise AuditError(
-            "The option of MeCab (mecab_option) is not supported.",
-            do="Supported is `-u FILE.dic`, a compiled user dictionary in the model's directory.",
+            "This MeCab option (mecab_option) is not supported.",
+            do="Only `-u FILE.dic` is supported, where FILE.dic is a compiled user dictionary in "
+            "the model's directory.",
         )
     splitter = settings.get("word_tokenizer_type")
     if splitter in _OTHER_SPLITTERS:
         has_pieces = settings.get("subword_tokenizer_type") == "sentencepiece"
         raise AuditError(
-            "Words are not split by {splitter} here.",
-            do="Split the words of notes and passages with {splitter} beforehand, with spaces "
-            "between them (names in passages: [LAST] [FIRST]). Then write {replacement} into "
-            "tokenizer_config.json in a copy of the model's directory.",
+            "Words cannot be split with {splitter} here.",
+            do="Split notes and passages into words with {splitter} beforehand, with a space "
+            "between words (names in passages: [LAST] [FIRST]). Then copy the model's "
+            "directory, and in the copy set {replacement} in tokenizer_config.json.",
             splitter=str(splitter),
             replacement=_FOR_SPLIT_PIECES if has_pieces else _FOR_SPLIT_WORDS,
         )
     for key, values in _JAPANESE_SETTINGS.items():
         if {**settings, "mecab_kwargs": system}.get(key, values[0]) not in values:
             raise AuditError(
-                "This {key} is not supported.",
+                "This value of {key} is not supported.",
                 do="Supported: {values}.",
                 key=key,
                 values=", ".join(values),
@@ -433,7 +435,7 @@ def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
     if file.endswith(".txt"):
         # Counted in the bytes: as objects they would be a hundred times as large.
         refuse_more(data.count(b"\n"), than=MAX_VOCABULARY)
-        with refuse_errors(AuditError("The vocabulary is not UTF-8 text.")):
+        with refuse_errors(AuditError("The vocabulary is not UTF-8 text.", do=COPY_FILE)):
             text = data.decode("utf-8").removesuffix("\n")
         lines = text.split("\n") if text and file == "vocab.txt" else []
         return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
@@ -448,7 +450,9 @@ def _invert_vocabulary(vocab: object) -> dict[int, str]:
     tokens: Any = vocab if isinstance(vocab, dict) else {"": None}
     ids: dict[int, str] = {i: token for token, i in tokens.items() if type(i) is int and i >= 0}
     if len(ids) < len(tokens):
-        raise AuditError("The vocabulary does not give each token its own number.")
+        raise AuditError(
+            "The vocabulary does not give each token its own number.", do=COPY_TOKENIZER
+        )
     return ids
 
 
@@ -465,7 +469,8 @@ def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str
         raise AuditError(
             "The tokenizer's model is not the one of a {kind}, or splits words at random "
             "(dropout).",
-            do="Check tokenizer_class in tokenizer_config.json.",
+            do="Check tokenizer_class in tokenizer_config.json. If it is right, the tokenizer is "
+            "not supported.",
             kind=kind,
         )
     vocabulary = model.get("vocab")
@@ -487,8 +492,8 @@ def _number_pieces(vocabulary: object, *, unk_id: object) -> dict[int, str]:
     is_sound = type(unk_id) is int and 0 <= unk_id < len(pieces)
     if not is_sound or not all(map(_is_scored_piece, pieces)):
         raise AuditError(
-            "The vocabulary is not a list of pieces with finite scores, one of them for unknown "
-            "text.",
+            "The vocabulary is not a list of pieces with finite scores, or has no piece for "
+            "unknown text.",
             do=COPY_FILE,
         )
     return {i: piece for i, (piece, _) in enumerate(pieces)}

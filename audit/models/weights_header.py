@@ -77,7 +77,7 @@ def rename_tensors(stored: Mapping[str, _Tensor]) -> tuple[dict[str, _Tensor], t
 
 def read_header(path: Path) -> Header:
     """Read the number type ("F32", ...) and shape of each tensor; the library checks them."""
-    broken = AuditError("This is not a whole safetensors file.", do=COPY_FILE)
+    broken = AuditError("This is not a complete safetensors file.", do=COPY_FILE)
     try:
         with open_regular(path) as file_start:
             start = file_start.read(_START_BYTES)

@@ -763,7 +763,7 @@ FOLDER_SHAPES = (
         "Waseda RoBERTa with Juman++",
         "mecab",
         (tokenizer_config(word_tokenizer_type="jumanpp", mecab_kwargs=None),),
-        "Words are not split by jumanpp here.",
+        "Words cannot be split with jumanpp here.",
         language="ja",
     ),
     FolderShape("BioClinical-ModernBERT", "modernbert"),

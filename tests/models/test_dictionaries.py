@@ -124,7 +124,7 @@ def test_a_damaged_dictionary_is_refused_before_mecab_sees_it(case, folder, tmp_
         with pytest.raises(AuditError) as refused:
             read(own)
         assert str(refused.value) == (
-            "own/words.dic: This is not a whole user dictionary of MeCab in UTF-8. Copy the file "
+            "own/words.dic: This is not a complete MeCab user dictionary in UTF-8. Copy the file "
             "again from where the model was saved."
         )
 
@@ -164,5 +164,5 @@ def test_other_splitters_are_refused_with_the_settings_for_text_that_is_split(
     edit_json(own, "tokenizer_config.json", **names)
     with pytest.raises(AuditError) as refused:
         inspect_model(own)
-    assert f"Words are not split by {splitter} here." in str(refused.value)
+    assert f"Words cannot be split with {splitter} here." in str(refused.value)
     assert replacement in str(refused.value)
