@@ -235,6 +235,11 @@ def refuse_unlike(general: Any, hospital: Any, *, names: tuple[str, str]) -> Non
         raise AuditError(
             "The two models have different tokenizers: {differences}.",
             where=Message("{one} and {other}", one=names[0], other=names[1]),
-            do="Choose as general model the one that the hospital's training started from.",
+            do="Choose as general model the one that the hospital's training started from."
+            if n_entries
+            else "Choose as general model the one that the hospital's training started from. If it "
+            "is that one, its tokenizer was saved in another form, for the vocabularies are the "
+            "same: copy the tokenizer files of the hospital's model into a copy of the general "
+            "model's directory.",
             differences=differences,
         )

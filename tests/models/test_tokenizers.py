@@ -19,6 +19,8 @@ from audit.models.character_map import MAX_REPLACEMENT_BYTES, read_character_map
 from audit.models.inspect import compute_model_digest, inspect_model
 from audit.models.load import load_model, load_pair
 from audit.models.sentencepiece_file import read_piece_model
+from tests.models.editing import edit_json
+from tests.models.make_models import make_bert, make_roberta
 from tests.models.make_tokenizers import (
     FAIRSEQ_HEAD,
     FULL_WIDTH,
@@ -159,6 +161,36 @@ def test_the_same_tokenizer_in_either_file_makes_a_pair(tmp_path):
     built = load_model(first).tokenizer.backend_tokenizer.to_str()
     (second / "tokenizer.json").write_text(built, "utf-8")
     load_pair(first, second)
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "settings"),
+    [
+        ("ElectraTokenizer", make_bert, {}),
+        ("LongformerTokenizer", make_roberta, {}),
+        (
+            "DebertaTokenizer",
+            make_roberta,
+            {
+                "bos_token": "<s>",
+                "eos_token": "</s>",
+                "cls_token": "<s>",
+                "sep_token": "</s>",
+                "mask_token": "<mask>",
+                "pad_token": "<pad>",
+                "unk_token": "<unk>",
+            },
+        ),
+    ],
+)
+def test_classes_that_share_files_with_bert_and_roberta_split_alike(kind, make, settings, tmp_path):
+    first = make(tmp_path / "first")
+    second = Path(shutil.copytree(first, tmp_path / "second"))
+    edit_json(second, "tokenizer_config.json", tokenizer_class=kind, **settings)
+    tokenizer, usual = load_model(second).tokenizer, load_model(first).tokenizer
+    assert inspect_model(second).tokenizer == kind
+    for sentence in SENTENCES:
+        assert tokenizer.tokenize(sentence) == usual.tokenize(sentence)
 
 
 def change_score(state: dict[str, Any]) -> None:
