@@ -54,9 +54,9 @@ def read_conversion(folder: ModelFolder) -> Conversion | None:
         return None
     record_bytes = folder.read(RECORD_FILE, max_bytes=_MAX_BYTES)
     refusal = AuditError(
-        "This is not a record of `models convert`, which says whose head the model has.",
+        "This is not a record that `models convert` wrote. It should say whose head the model has.",
         where=folder.locate(RECORD_FILE),
-        do="Convert the model again; remove the file if another program wrote it.",
+        do="Convert the model again. If another program wrote the file, remove it.",
     )
     with refuse_errors(refusal):
         try:

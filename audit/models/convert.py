@@ -35,6 +35,7 @@ from audit.models.model_folder import (
     CONVERTED_FOLDER,
     CONVERTED_LABEL,
     COPY_FILE,
+    SAVE_ANEW,
     SINGLE_FILE,
     ModelFolder,
     make_printable,
@@ -154,7 +155,7 @@ def _read_config(folder: ModelFolder, *, model_type: str) -> dict[str, object]:
         raise AuditError(
             "config.json says that the model is of another kind, {kind}.",
             where=place,
-            do="Leave --model-type out.",
+            do="Leave out --model-type.",
             kind=f'"{make_printable(str(raw_config["model_type"]))}"',
         )
     raw_config |= {"model_type": model_type} if model_type else {}
@@ -174,7 +175,7 @@ def _find_weights(folder: ModelFolder) -> _Weights:
     raise AuditError(
         "The shards have no index, so it is not clear which belong to the model.",
         where=folder.name,
-        do="Copy the file {index} beside them.",
+        do="Copy the index ({index}) into the same directory.",
         index=f"{SINGLE_FILE}.index.json / {_PICKLE}.index.json",
     )
 
@@ -189,7 +190,7 @@ def _read_index(folder: ModelFolder, file: str, *, form: WeightsForm, shard_name
         is_named_well = re.fullmatch(shard_name, shard) and len(shards) <= _MAX_SHARDS
         if not is_named_well or shard not in folder.files:
             raise AuditError(
-                "The index names {shard}, which is missing or is no shard.",
+                "The index names {shard}, which is missing or is not a shard.",
                 where=folder.locate(file),
                 do="Copy all shards of the model into the directory.",
                 shard=f'"{make_printable(shard)}"',
@@ -214,7 +215,7 @@ def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> N
     is_zip = start.startswith(b"PK\x03\x04")
     if is_zip and b"PK\x05\x06" not in end:
         raise AuditError(
-            "The file ends too early: it was not copied to its end.", where=place, do=COPY_FILE
+            "The file ends too early: it was not copied completely.", where=place, do=COPY_FILE
         )
     if not is_zip and not start.startswith(b"\x80"):
         raise AuditError("This is not a PyTorch file.", where=place, do=COPY_FILE)
@@ -230,7 +231,7 @@ def _refuse_other_head(head: ModelFiles, *, config: ModelConfig, name: str) -> N
         raise AuditError(
             "The head of this model is itself another model's.",
             where=head.folder.name,
-            do="Give the model that the head comes from.",
+            do="Name the model that the head comes from.",
         )
     differences = [
         field
@@ -240,7 +241,7 @@ def _refuse_other_head(head: ModelFiles, *, config: ModelConfig, name: str) -> N
     ]
     if differences:
         raise AuditError(
-            "The model cannot take this head, because they differ in {differences}.",
+            "The model cannot take this head, because the two models differ in {differences}.",
             where=Message("{one} and {other}", one=head.folder.name, other=name),
             do="Choose the general model that the hospital's training started from.",
             differences=differences,
@@ -500,7 +501,7 @@ def _read_parts(
         meter.add(_READING, path.stat().st_size)
     if plan.weights.indexed_names and plan.weights.indexed_names != tensors.keys():
         raise AuditError(
-            "The shards do not hold the tensors that their index names.",
+            "The shards do not hold exactly the tensors that their index names.",
             where=plan.folder.name,
             do="Copy the index and all shards again from where the model was saved.",
         )
@@ -509,13 +510,13 @@ def _read_parts(
 
 def _rewrite(source: Path, target: Path, *, place: str, contact: Contact) -> None:
     """Write one pickled file as safetensors in a process that is shut off and has limits."""
-    from audit.models.pickled_weights import SAVE_ANEW, rewrite_pickle
+    from audit.models.pickled_weights import rewrite_pickle
 
     n_bytes = source.stat().st_size
     seconds = _BASE_SECONDS + n_bytes // _SLOWEST_LOAD
     memory = _BASE_MEMORY_BYTES + _MEMORY_SHARE * n_bytes
     refusal = AuditError(
-        "Reading the weights took more than {seconds} seconds of a processor, or more than "
+        "Reading the weights took more than {seconds} seconds of processor time, or more than "
         "{n_bytes:.0f} GB of memory, and was stopped.",
         do=SAVE_ANEW,
         seconds=seconds,
@@ -564,7 +565,7 @@ def _write_model(
     with name_place(plan.folder.name):
         current_tensors, removed, added = _name_tensors(tensors, config=plan.config)
         if plan.head is not None and plan.list_head_tensors() & current_tensors.keys():
-            raise AuditError("The model has a head of its own.", do="Leave --head-from out.")
+            raise AuditError("The model has a head of its own.", do="Leave out --head-from.")
     head_digest = ""
     if plan.head is not None:
         head_tensors, head_digest = _read_head(plan.head, config=plan.config)

@@ -89,7 +89,7 @@ def call_limited(
         case {"mistake": str(places)}:
             raise RuntimeError(places)
     raise refusal or AuditError(
-        "Its tokenizer took more than {seconds} seconds of a processor, or more than "
+        "Its tokenizer took more than {seconds} seconds of processor time, or more than "
         "{n_bytes:.0f} GB of memory, and was stopped.",
         where=place,
         do=COPY_TOKENIZER,

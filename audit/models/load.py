@@ -109,7 +109,9 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
             raise AuditError(
                 'The tensor "{name}" holds numbers that are not finite.',
                 where=place,
-                do="The training has diverged, the file is damaged, or the numbers need more bits.",
+                do="Copy the file again. If that does not help, the training diverged, or the "
+                "numbers were too large for their type: use an earlier checkpoint, or have "
+                "the weights saved as float32.",
                 name=name,
             )
     return weights, digest
@@ -233,8 +235,8 @@ class ModelPair:
             config = loaded.config
             notes += [
                 Message(
-                    'The tensors of the {side} model had names that begin with "{prefix}", which '
-                    "the training's wrapper adds; it was removed.",
+                    'The tensor names of the {side} model began with "{prefix}", which a wrapper '
+                    "had added in training; it was removed.",
                     side=side,
                     prefix=prefix,
                 )
@@ -251,8 +253,9 @@ class ModelPair:
 
 _BORROWED_HEAD = (
     "The {side} model was saved without its masked-LM head; that of {head} stands in for it. The "
-    "two were not trained together, so the attack may see less than in the whole model. A leak "
-    "that is found counts if {head} has not seen the notes; finding none says less."
+    "two were not trained together, so the attack may see less than with the model's own head. A "
+    "leak that is found counts if {head} has not seen the notes; if none is found, this says "
+    "less than usual."
 )
 
 

@@ -26,6 +26,10 @@ _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 COPY_FILE = "Copy the file again from where the model was saved."
 COPY_TOKENIZER = "Copy the tokenizer files again from where the model was saved."
 SAME_FILE = "Check that this is the file that was saved with the model."
+SAVE_ANEW = (
+    "On a machine where the model's code may run, load the model with transformers and save it "
+    "with save_pretrained, which writes safetensors."
+)
 
 
 def list_trained_models() -> Iterator[tuple[str, Path]]:

@@ -21,14 +21,10 @@ from torch import Tensor
 
 from audit.errors import AuditError
 from audit.foreign import open_regular
-from audit.models.model_folder import COPY_FILE, make_printable
+from audit.models.model_folder import COPY_FILE, SAVE_ANEW, make_printable
 from audit.models.sandbox import shut_off
 from audit.shelf import create_file, make_write_error
 
-SAVE_ANEW = (
-    "Where the model's code may run, load the model with transformers and write it with "
-    "save_pretrained, which makes safetensors."
-)
 _DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -96,12 +92,12 @@ def _load(file: BinaryIO) -> object:
             raise MemoryError from None
         if foreign_object := _FOREIGN_OBJECT.search(str(fault)):
             raise AuditError(
-                "The file holds more than tensors: {object} would have to be built.",
+                "The file holds more than tensors: reading it would need {object}.",
                 do=SAVE_ANEW,
                 object=f'"{make_printable(foreign_object[1])}"',
             ) from None
     raise AuditError(
-        "The file is damaged, or is not a PyTorch file of tensors alone.",
+        "The file is damaged, or is not a PyTorch file that holds only tensors.",
         do=COPY_FILE,
     )
 
@@ -113,14 +109,14 @@ def _select_tensors(checkpoint: Any) -> dict[str, Tensor]:
             checkpoint = checkpoint[wrapper]
             break
     if type(checkpoint) not in (dict, OrderedDict) or not 0 < len(checkpoint) <= _MAX_TENSORS:
-        raise AuditError("The file is not a table of tensors by name.", do=SAVE_ANEW)
+        raise AuditError("The file does not consist of named tensors only.", do=SAVE_ANEW)
     for name, tensor in checkpoint.items():
         if type(name) is not str or not name.isprintable() or len(name) > _MAX_NAME_CHARS:
-            raise AuditError("The file is not a table of tensors by name.", do=SAVE_ANEW)
+            raise AuditError("The file does not consist of named tensors only.", do=SAVE_ANEW)
         if not _is_plain(tensor):
             raise AuditError(
-                "{name} is not a plain tensor: it is sparse, quantised, empty of numbers, of "
-                "another number type, or another object.",
+                "{name} is not a plain tensor: it is sparse or quantised, has no numbers or "
+                "numbers of another type, or is another object.",
                 do=SAVE_ANEW,
                 name=f'"{make_printable(name)}"',
             )
@@ -141,7 +137,7 @@ def _refuse_growth(tensors: Mapping[str, Tensor], *, n_file: int) -> None:
     n_bytes = sum(tensor.numel() * tensor.itemsize for tensor in tensors.values())
     if n_bytes > _MAX_GROWTH * n_file + _SLACK_BYTES:
         raise AuditError(
-            "The tensors promise {n_bytes:,} bytes, and the file has {n_file:,}.",
+            "The tensors claim {n_bytes:,} bytes, but the file has only {n_file:,}.",
             do=SAVE_ANEW,
             n_bytes=n_bytes,
             n_file=n_file,

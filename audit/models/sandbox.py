@@ -69,10 +69,10 @@ def shut_off() -> None:
     """Shut this process off for the rest of its life; raise AuditError where that is impossible."""
     if not (_install_filter() and _is_shut_off()):
         raise AuditError(
-            "This system cannot shut a process off from files, network and programs, so pickled "
+            "This system cannot isolate a process from files, network and programs, so pickled "
             "weights are not read here.",
-            do="Convert the model on Linux (x86-64 or arm64), or save it as safetensors where its "
-            "code may run.",
+            do="Convert the model on Linux (x86-64 or arm64), or save it as safetensors on a "
+            "machine where its code may run.",
         )
 
 

@@ -35,11 +35,11 @@ from tests.models.shut_off_calls import prepare, try_calls, unpickle_shut_off
 __all__ = ["copy", "good"]
 HOSTILE = dict(list_hostile_files())
 SAMPLE = {
-    "system-zip": 'The file holds more than tensors: "os.system" would have to be built.',
-    "eval-legacy": 'The file holds more than tensors: "eval" would have to be built.',
-    "promised_terabytes": "The file is damaged, or is not a PyTorch file of tensors alone.",
-    "one_number_for_terabytes": "The tensors promise 8,796,093,022,224 bytes, and the file has",
-    "sparse": '"weight" is not a plain tensor: it is sparse',
+    "system-zip": 'The file holds more than tensors: reading it would need "os.system".',
+    "eval-legacy": 'The file holds more than tensors: reading it would need "eval".',
+    "promised_terabytes": "The file is damaged, or is not a PyTorch file that holds only tensors.",
+    "one_number_for_terabytes": "The tensors claim 8,796,093,022,224 bytes, but the file has only",
+    "sparse": '"weight" is not a plain tensor: it is sparse or',
     "itself": '"a" is not a plain tensor',
     "half_zip": "The file ends too early",
     "pointer": "This is a Git LFS pointer, not the file itself",
@@ -285,9 +285,9 @@ def test_body_and_head_of_one_model_are_that_model(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("make_head", "sentence"),
     [
-        (lambda f: make_bert(f, n_layers=1), "because they differ in n_layers, settings"),
-        (lambda f: make_bert(f, hidden_act="relu"), "because they differ in hidden_act"),
-        (make_roberta, "because they differ in architecture"),
+        (lambda f: make_bert(f, n_layers=1), "because the two models differ in n_layers, settings"),
+        (lambda f: make_bert(f, hidden_act="relu"), "because the two models differ in hidden_act"),
+        (make_roberta, "because the two models differ in architecture"),
         (lambda f: make_bert(f, words=(*WORDS[1:], WORDS[0])), "have different tokenizers"),
     ],
 )
@@ -333,11 +333,14 @@ def _change_index(**changes: object) -> Callable[[Path], object]:
 
 SHARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "leads_out": (_change_index(a="../secret.bin"), 'names "../secret.bin", which is missing or'),
-    "not_there": (_change_index(a="pytorch_model-00009-of-00009.bin"), "is missing or is no shard"),
+    "not_there": (
+        _change_index(a="pytorch_model-00009-of-00009.bin"),
+        "is missing or is not a shard",
+    ),
     "other_file": (_change_index(a="vocab.txt"), 'names "vocab.txt", which is missing or'),
     "one_more": (
         _change_index(more="pytorch_model-00001-of-00003.bin"),
-        "The shards do not hold the tensors that their index names",
+        "The shards do not hold exactly the tensors that their index names",
     ),
     "numbers": (_change_index(a=1), 'names "1", which is missing or'),
     "twice": (
@@ -394,7 +397,7 @@ def test_a_missing_kind_is_given_and_another_is_refused(copy: Path, tmp_path: Pa
     out = convert(copy, tmp_path / "out", model_type="bert")
     assert json.loads((out / "config.json").read_text()) == config | {"model_type": "bert"}
     assert json.loads((out / RECORD_FILE).read_text())["is_kind_added"]
-    with pytest.raises(AuditError, match=r'of another kind, "bert"\. Leave --model-type out'):
+    with pytest.raises(AuditError, match=r'of another kind, "bert"\. Leave out --model-type'):
         convert(out, tmp_path / "again", model_type="roberta")
 
 

@@ -16,7 +16,7 @@ from audit.models import limited
 from audit.models.limited import call_limited
 from benchmarks.hostile_tokenizers import replacement, sequence
 
-STOPPED = r"^here: Its tokenizer took more than {} seconds of a processor, or more than .* GB"
+STOPPED = r"^here: Its tokenizer took more than {} seconds of processor time, or more than .* GB"
 
 
 def doubled(n: int) -> int:
