@@ -77,7 +77,7 @@ def test_a_refused_model_is_converted_chosen_and_removed(models: Path) -> None:
 def test_a_model_without_a_head_asks_for_one(models: Path) -> None:
     app = open_page("audit", convert="models/body")
     assert app.button(key="convert_start").disabled
-    assert "Choose the general model whose head it gets" in texts(app)
+    assert "Choose the general model that its training started from" in texts(app)
     app = open_page("audit", convert="models/body", head="demo:en/general")
     press(app, "convert_start")
     assert "The model cannot take this head, because the two models differ in" in texts(app)
