@@ -7,14 +7,15 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
+from unicodedata import is_normalized
 
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import (
     ByteLevelBPETokenizer,
-    SentencePieceUnigramTokenizer,
     Tokenizer,
     models,
     pre_tokenizers,
@@ -33,7 +34,7 @@ from tests.models.editing import (
     write_pickle,
 )
 from tests.models.make_models import SPECIAL, WORDS, save_random_model
-from tests.models.make_tokenizers import UNKNOWN, compile_dictionary, make_piece_file
+from tests.models.make_tokenizers import UNKNOWN, compile_dictionary, make_piece_file, pieces
 
 Build = Callable[[Path], object]
 
@@ -85,18 +86,18 @@ def list_passages(language: str) -> bytes:
 
 
 def _list_texts() -> list[str]:
-    """Return texts from which vocabularies are learnt; every name is in one."""
+    """Return texts from which vocabularies are learnt; every first name is with every last name."""
     english = [
         sentence.format(first, last, last, first)
         for sentence in _SENTENCES
-        for first, last in zip(FIRST, LAST, strict=True)
+        for first, last in product(FIRST, LAST)
     ]
     japanese = [
         sentence.format(first, last)
         for sentence in _SENTENCES_JA
-        for first, last in zip(FIRST_JA, LAST_JA, strict=True)
+        for first, last in product(FIRST_JA, LAST_JA)
     ]
-    return [*english, *(text.lower() for text in english), *japanese] * 20
+    return [*english, *(text.lower() for text in english), *japanese] * 2
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -202,25 +203,21 @@ def write_fast_byte_pairs(folder: Path) -> int:
     return _write_fast(folder, tokenizer, _BRACKETS, "PreTrainedTokenizerFast")
 
 
-@cache
-def _learn_pieces(*, is_cased: bool = True) -> tuple[tuple[str, float], ...]:
-    learner = SentencePieceUnigramTokenizer()
-    learner.train_from_iterator(
-        _list_texts() if is_cased else [text.lower() for text in _list_texts()],
-        vocab_size=300,
-        unk_token="<unk>",
-        special_tokens=["<unk>"],
-        show_progress=False,
-    )
-    pieces = json.loads(learner.to_str())["model"]["vocab"]
-    return tuple((piece, score) for piece, score in pieces if piece != "<unk>")
+def _list_pieces(*, is_cased: bool = True) -> list[tuple[str, float]]:
+    """Return pieces of a Unigram model with scores: names, words, letters and signs."""
+    listed = dict(pieces(words=[*FIRST, *LAST], with_capitals=is_cased))
+    letters = sorted({*"".join((*FIRST_JA, *LAST_JA, *_SENTENCES_JA))} - {*"{01}"})
+    scores = {name: -6.0 for name in (*FIRST_JA, *LAST_JA)}
+    scores |= dict.fromkeys(letters, -9.0) | listed
+    # A tokenizer that folds capitals strips accents too.
+    return [(text, scores[text]) for text in scores if is_cased or is_normalized("NFD", text)]
 
 
 def write_fast_pieces(
     folder: Path, *, start: Sequence[str], kind: str, tokens: Mapping[str, str] = _ANGLES
 ) -> int:
     """Write the tokenizer.json of a Unigram model, whose vocabulary begins with `start`."""
-    entries = [(token, 0.0) for token in start] + [*_learn_pieces()]
+    entries = [(token, 0.0) for token in start] + _list_pieces()
     entries += [(tokens["mask_token"], 0.0)]
     tokenizer = Tokenizer(models.Unigram(entries, start.index(tokens["unk_token"]), False))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
@@ -239,7 +236,7 @@ def write_piece_file(
 ) -> int:
     """Write a SentencePiece file alone; the embedding has `n_more` rows than it has pieces."""
     is_cased = not settings.get("do_lower_case")
-    entries = [*((token, 0.0) for token in start), *_learn_pieces(is_cased=is_cased)]
+    entries = [*((token, 0.0) for token in start), *_list_pieces(is_cased=is_cased)]
     trainer = [(3, 1), (40, start.index(unknown))]
     data = make_piece_file(entries, kinds={unknown: UNKNOWN}, trainer=trainer)
     (folder / file).write_bytes(data)
