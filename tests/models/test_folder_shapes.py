@@ -144,8 +144,8 @@ def test_a_prefix_is_removed_with_a_note_for_the_reader(bases, tmp_path):
     prefix_names("module._orig_mod.")(hospital)
     pair = load_pair(general, hospital)
     assert pair.notes == (
-        'The tensors of the hospital model had names that begin with "module._orig_mod.", which '
-        "the training's wrapper adds; it was removed.",
+        'The tensor names of the hospital model began with "module._orig_mod.", which a wrapper '
+        "had added in training; it was removed.",
     )
     assert pair.notes[0].render("ja").startswith("病院モデルのテンソル名")
     state = pair.hospital.model.state_dict()
