@@ -1274,12 +1274,14 @@ def _choose_pass(options: Options, *, defaults: TrainSettings) -> Options:
 
 
 def models_convert(
-    model: Annotated[str, "directory with pytorch_model.bin, or with weights in shards"],
+    model: Annotated[
+        str, "directory of a model with pytorch_model.bin, in shards, or without a head"
+    ],
     *,
     out: Annotated[Path, "a new folder"],
     options: Annotated[Options, FieldsOf(ConvertTask, only=("head_from", "model_type"))],
 ) -> Result:
-    """Write a model with one file of safetensors, which can be audited."""
+    """Write a copy of a model that can be audited, with its weights in one safetensors file."""
     if "head_from" in options:
         options["head_from"] = resolve_model_path(str(options["head_from"]), option="--head-from")
     task = ConvertTask(source=resolve_model_path(model, option="model"), out=out, **options)
@@ -1983,7 +1985,7 @@ DEPENDENT: Mapping[str, tuple[Dependence, ...]] = {
 
 GROUPS = {
     "bench": "what the engine costs on this machine, beside the plain way of doing the same",
-    "models": "models in other forms",
+    "models": "prepare models for an audit",
     "corpus": "from notes to what an audit needs",
     "shards": "make an audit's shards by jobs that do not talk to each other",
     "deid": "de-identification: make a corpus, train a tagger, tag notes, measure a tagger",

@@ -29,64 +29,85 @@ from audit.models import (
 PATH = Path(__file__).resolve().parents[1] / "docs" / "models.md"
 _HEAD = """# Models
 
-Written by `make docs` out of the code that reads models. It says which directories of models are
-accepted, how to prepare others, and what every refusal asks for. Nothing is downloaded, no code of
-a model runs, and no pickle is opened but by `models convert`.
+## What to do with a model you have downloaded
+
+An audit compares two models: the hospital's, and the general model that its training started from.
+Do this with each of them:
+
+1. Copy its directory, with all files, into a folder, and start the app with
+   `KART_AUDIT_MODELS=FOLDER make run`.
+2. Open *New audit*. If the model can be used, you can choose it there. If not, it stands under
+   *Models that cannot be used*, with the reason and what to do. (A directory without `config.json`
+   and without weights is not listed.)
+3. If the reason is `pytorch_model.bin`, weights in several files or a missing head, choose the
+   model under *Convert a model*; for a missing head, choose the general model beside it. The copy
+   can then be chosen; the original stays as it is.
+4. If the reason is another one, do what it says; the tables [below](#forms-that-are-refused) list
+   the reasons. A step that names transformers, `save_pretrained` or another program is for whoever
+   trained the model, or for an engineer on a machine where the model's code may run. Then copy the
+   new directory here, and start again at step 1.
+
+On the command line, `models convert` does what *Convert a model* does. `FOLDER` is the model's
+directory, `NEW_FOLDER` the one to be written, `GENERAL` that of the general model:
+
+```
+python -m audit models convert FOLDER --out NEW_FOLDER                      # step 3
+python -m audit models convert FOLDER --out NEW_FOLDER --model-type bert    # config.json lacks it
+python -m audit models convert FOLDER --out NEW_FOLDER --head-from GENERAL  # without a head
+```
+
+The head is the part that gives each word a probability; the attacks need it. The general model's
+head is a stand-in: it is right only if the hospital trained that model further and left its head as
+it was. Reports say whose head a model has.
+
+Nothing is downloaded, no code of a model runs, and no pickle is opened except by a conversion, in a
+process that can use no network, program or other file ([security](security.md#pickled-weights)).
+`make docs` writes this page from the code that reads models.
 
 ## What a directory must hold
 
 * `config.json` with the kind of the model (`model_type`);
-* `model.safetensors`, whole, in float32, float16, bfloat16 or float64, **with the
+* `model.safetensors`, complete, in float32, float16, bfloat16 or float64, **with the
   masked-language-model head**, as `save_pretrained` of a `...ForMaskedLM` writes it;
-* the files of the tokenizer that the model was trained with.
+* the files of the tokenizer that the model was trained with. It must treat capitals as its
+  vocabulary does (`do_lower_case`); if it does not, the refusal names the setting that fits.
 
-Anything else may lie beside them: a training's states, other weights, a `README.md`. The list of
-models shows every directory under `KART_AUDIT_MODELS` that has a `config.json` or weights, with the
-reason if it is refused.
+Other files may lie beside them, such as a training's states or a `README.md`, but no adapter, no
+index of shards, and no link that leads out of the directory.
 
-These come in many forms that need no preparation:
+These forms need no preparation:
 
 * a checkpoint of transformers' Trainer (`checkpoint-500`), and the directory above it if the model
   was saved there;
-* a snapshot in a hub's cache (`models--NAME/snapshots/REVISION`), or the directory `models--NAME`
-  if it holds one snapshot;
-* `BertForPreTraining`: the pooler and the head for the next sentence are left alone;
+* a snapshot in a Hugging Face cache (`models--NAME/snapshots/REVISION`), or the directory
+  `models--NAME` if it holds one snapshot;
+* `BertForPreTraining`: its pooler and its head for the next sentence are not used;
 * a head with a matrix of its own (`"tie_word_embeddings": false`), with one bias or two;
-* names of an older time: `gamma` and `beta`, `position_ids`;
+* older names of tensors (`gamma`, `beta`) and older tensors (`position_ids`);
 * an embedding with more rows than the tokenizer has tokens;
-* weights of torch.compile (`_orig_mod.`), DataParallel (`module.`) or a merged adapter of PEFT
-  (`base_model.model.`): the prefix is removed, and the report says so.
-
-These become such a directory by one command, which writes a new directory and leaves the old one
-as it is:
-
-```
-python -m audit models convert FOLDER --out FOLDER                      # pickled, or in shards
-python -m audit models convert FOLDER --out FOLDER --model-type bert    # of a kind not named
-python -m audit models convert FOLDER --out FOLDER --head-from GENERAL  # saved without a head
-```
-
-A head from the general model is a stand-in: it is right only if the hospital trained that model
-further and left its head as it was.
+* weights saved through torch.compile (`_orig_mod.`), DataParallel (`module.`) or a merged adapter
+  of PEFT (`base_model.model.`): the prefix is removed, and the report says so.
 """
 _EXAMPLES = {
     "bert": "Bio_ClinicalBERT, PubMedBERT, UTH-BERT, Tohoku BERT",
     "roberta": "BioMed-RoBERTa, DistilRoBERTa, MedRoBERTa.nl, JMedRoBERTa, rinna japanese-roberta",
     "camembert": "CamemBERT-bio, DrBERT",
     "modernbert": "BioClinical-ModernBERT, ModernBERT-ja",
-    "deberta-v2": "mDeBERTa",
     "longformer": "Clinical-Longformer",
     "big_bird": "Clinical-BigBird",
     "megatron-bert": "GatorTron",
     "albert": "BioM-ALBERT",
 }
 _PASSES = """
-The pass says how the model is computed. *packed* is this program's own arithmetic. *plain* runs the
-modules of transformers: the results are as exact, and an audit takes about so many times as long as
-with a BERT of the same shape ([measured](performance.md)). Longformer is slow with short passages,
-because its module pads them to a whole window of attention. BigBird is computed with full
-attention: the sparse one draws blocks at random, and transformers too uses the full one up to 704
-tokens.
+The examples name models of a kind. A published copy of one may lack its head or a file; the app
+then says so.
+
+*Pass* says how the model is computed: *packed* by this program's own arithmetic, *plain* by the
+modules of transformers. Both are equally exact. The number says about how many times as long an
+audit takes as with a BERT of the same shape ([measured](performance.md)). Longformer is slow with
+short passages, because its module pads them to a whole window of attention. BigBird is computed
+with full attention, because its sparse attention draws blocks at random; up to 704 tokens
+transformers uses full attention too.
 """
 _REFUSALS = (
     ("The directory and its weights", (model_folder, weights_header)),
@@ -108,14 +129,13 @@ _REFUSALS = (
 _WORDS = f"""
 `mecab_option` may be `-u FILE.dic`: a compiled user dictionary (MANBYO, for example) that lies in
 the model's directory, whatever folder the option names. It must be in UTF-8, compiled for the
-dictionary that `mecab_dic` names, and no larger than {mecab_dictionary.MAX_DICTIONARY_BYTES:,}
-bytes.
+dictionary that `mecab_dic` names, and at most {mecab_dictionary.MAX_DICTIONARY_BYTES // 10**6} MB.
 
-In a language with spaces a name is asked by the word pieces that it has in the sentence. In
-Japanese this holds for words that MeCab splits. SentencePiece splits a sentence as a whole, and a
-name may share a piece with the word beside it. The audit asks for the pieces of the name alone,
-after and before other text: in Japanese notes of the demo that is what the sentence has for nine
-names in ten. A leak of the others can be missed.
+In languages that write spaces, and where MeCab splits the words, the audit asks for a name by the
+word pieces that it has in the sentence. SentencePiece splits a whole sentence at once, so a name
+may share a piece with the word beside it. The audit then asks for the pieces that the name has on
+its own in the middle of a text. In the demo's Japanese notes nine names in ten have these pieces in
+the sentence. A leak of the others can be missed.
 """
 
 
@@ -126,21 +146,23 @@ def write_reference() -> str:
 
 def _list_sections() -> Iterator[str]:
     yield "## Kinds of models\n"
-    yield _write_table(("`model_type`", "kind", "among others", "pass"), _list_kinds())
+    yield _write_table(("`model_type`", "kind", "examples", "pass"), _list_kinds())
     yield _PASSES
     yield "## Tokenizers\n"
-    yield "If there is a `tokenizer.json`, it is used, except for Japanese words by MeCab.\n"
+    yield "A `tokenizer.json` is used if there is one, except by `BertJapaneseTokenizer`.\n"
     yield _write_table(
-        ("class", "files without tokenizer.json", "models in tokenizer.json"), _list_tokenizers()
+        ("class", "files, if there is no tokenizer.json", "types of model in tokenizer.json"),
+        _list_tokenizers(),
     )
-    yield "\n`BertJapaneseTokenizer` takes these settings:\n"
+    yield "\n`BertJapaneseTokenizer` may have these settings:\n"
     yield _write_table(("setting", "values"), _list_japanese_settings())
     yield _WORDS
-    yield "\n## Forms that are refused\n"
-    yield "They are told by names of files, in this order.\n"
+    yield "## Forms that are refused\n"
+    yield "The first row that fits the names of the files counts. Beside a `model.safetensors` only the"
+    yield "row of the adapter applies.\n"
     yield _write_table(("files", "what it is", "what to do"), _list_forms())
-    yield "\n## All other refusals\n"
-    yield "An ellipsis stands for a name or a number.\n"
+    yield "\n## Other refusals\n"
+    yield "… stands for a name or a number.\n"
     for title, modules in _REFUSALS:
         yield f"### {title}\n"
         rows = sorted({row for module in modules for row in _list_refusals(module)})
@@ -153,7 +175,7 @@ def _list_kinds() -> Iterator[tuple[str, ...]]:
         yield (
             f"`{kind}`",
             name,
-            _EXAMPLES.get(kind, ""),
+            _EXAMPLES.get(kind, "—"),
             "packed" if config.architecture in forward.KINDS else f"plain, {config.slowdown}",
         )
 
@@ -192,6 +214,8 @@ def _read_texts(node: ast.expr, module: ModuleType) -> list[str]:
             return [text]
         case ast.IfExp(body=body, orelse=other):
             return _read_texts(body, module) + _read_texts(other, module)
+        case ast.Call(func=ast.Name(id="Message"), args=[text_node, *_]):
+            return _read_texts(text_node, module)
         case ast.Name(id=name):
             text = getattr(module, name, None)
             return [text] if isinstance(text, str) else []

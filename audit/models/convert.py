@@ -311,11 +311,13 @@ class ConvertTask(Task):
     out: Path | None = Field(default=None, description="a new folder")
     head_from: Path | None = Field(
         default=None,
-        description="directory of the general model, whose masked-LM head an encoder gets that was "
-        "saved without one; reports say so",
+        description="directory of the general model, whose masked-LM head is added to a model that "
+        "was saved without one; reports say so",
     )
     model_type: str = Field(
-        default="", max_length=40, description="kind of the model, if config.json lacks it: bert"
+        default="",
+        max_length=40,
+        description="kind of the model, if config.json does not say it, for example bert",
     )
     conversion_id: str = ""
     """Identifier of a kept model, known once the question is made."""
