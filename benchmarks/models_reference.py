@@ -158,8 +158,8 @@ def _list_sections() -> Iterator[str]:
     yield _write_table(("setting", "values"), _list_japanese_settings())
     yield _WORDS
     yield "## Forms that are refused\n"
-    yield "The first row that fits the names of the files counts. Beside a `model.safetensors` only the"
-    yield "row of the adapter applies.\n"
+    yield "The first row that fits the names of the files counts. Beside a `model.safetensors` only"
+    yield "the row of the adapter applies.\n"
     yield _write_table(("files", "what it is", "what to do"), _list_forms())
     yield "\n## Other refusals\n"
     yield "… stands for a name or a number.\n"

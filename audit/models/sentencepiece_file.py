@@ -2,8 +2,8 @@
 
 The file is a protocol buffer. Only the fields that decide how a text is split are read, each within
 its bounds; messages are nested to a fixed depth, so no file can make the reader deep or slow. The
-components are those with which transformers' converters (`convert_slow_tokenizer.py`) read such a
-file. Differs: the file's own settings about white space and bytes decide, as in SentencePiece.
+components are those of transformers' converters, with one difference: the file's own settings about
+white space and bytes decide, as in SentencePiece.
 """
 
 from __future__ import annotations
