@@ -63,7 +63,7 @@ def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypa
         LISTED[2]: (
             root / "b/models/broken",
             True,
-            "broken: The directory holds no weights of a m",
+            "broken: The directory holds no model weights.",
         ),
         LISTED[3]: (root / "b/models/病院", False, ""),
     }
