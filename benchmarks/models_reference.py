@@ -34,8 +34,8 @@ _HEAD = """# Models
 An audit compares two models: the hospital's, and the general model that its training started from.
 Do this with each of them:
 
-1. Copy its directory, with all files, into a folder, and start the app with
-   `KART_AUDIT_MODELS=FOLDER make run`.
+1. Copy its directory, with all files, into a folder for models, and start the app with that folder:
+   `KART_AUDIT_MODELS=MODELS make run`.
 2. Open *New audit*. If the model can be used, you can choose it there. If not, it stands under
    *Models that cannot be used*, with the reason and what to do. (A directory without `config.json`
    and without weights is not listed.)

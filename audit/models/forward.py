@@ -54,7 +54,7 @@ def compute_head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
             for name in names:
                 hidden = getattr(head, name)(hidden)
             return hidden
-    raise TypeError("this module has no head that is known")
+    raise TypeError("this module has no known head")
 
 
 class Forward:

@@ -174,7 +174,7 @@ def _check_words(base: Ints, letters: Ints, edges: Ints, *, parents: Ints, ends:
 
 
 def _refuse_other_system(head: Head, *, system: str) -> None:
-    """Refuse a dictionary made for other contexts than the installed one's: MeCab would end us."""
+    """Refuse a dictionary for other contexts than the installed one's: MeCab would crash."""
     installed = _read_system_head(system)
     if installed is None:  # building the tokenizer reports what is missing
         return

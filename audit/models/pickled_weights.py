@@ -70,7 +70,7 @@ def rewrite_pickle(source: Path, target: Path) -> int:
 
 
 def _load_samples() -> None:
-    """Load a tensor in each format, so that all is imported before files are out of reach."""
+    """Load a tensor in each format, so that everything is imported while files can be opened."""
     for is_zip in (True, False):
         sample = io.BytesIO()
         torch.save(

@@ -1,4 +1,4 @@
-"""Shut a process off: it keeps its memory and its open files, and may ask the system for no more.
+"""Shut a process off: it keeps its memory and its open files, and can get nothing else.
 
 A reader of pickled weights is foreign code as soon as it has a fault. In a process that is shut off
 it can open no file, no socket and no other process, start no program, and send no signal. The
@@ -99,7 +99,7 @@ def _install_filter() -> bool:
 
 
 def _is_shut_off() -> bool:
-    """Whether a socket is refused: the filter is tried before it is relied on."""
+    """Whether a socket is refused: the filter is tested before anything relies on it."""
     try:
         socket.socket().close()
     except PermissionError:

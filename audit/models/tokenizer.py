@@ -238,8 +238,8 @@ def refuse_unlike(general: Any, hospital: Any, *, names: tuple[str, str]) -> Non
             do="Choose as general model the one that the hospital's training started from."
             if n_entries
             else "Choose as general model the one that the hospital's training started from. If it "
-            "is that one, its tokenizer was saved in another form, for the vocabularies are the "
-            "same: copy the tokenizer files of the hospital's model into a copy of the general "
-            "model's directory.",
+            "is that one already, its tokenizer was saved in another form, because the "
+            "vocabularies are the same: copy the tokenizer files of the hospital's model into a "
+            "copy of the general model's directory.",
             differences=differences,
         )
