@@ -35,6 +35,7 @@ DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 Epsilon = Annotated[float, Field(ge=1e-20, le=0.1)]
 PositionRows = Annotated[int, Field(ge=2, le=131_072)]
 Window = Annotated[int, Field(ge=2, le=131_072, multiple_of=2)]
+ChunkWindow = Annotated[int, Field(ge=4, le=131_072, multiple_of=2)]
 RelativePart = Literal["c2p", "p2c"]
 AttentionReach = Literal["full_attention", "sliding_attention"]
 RopeTheta = Annotated[float, Field(gt=0, le=1e9)]
@@ -67,6 +68,8 @@ class ModelConfig(BaseModel):
     architecture: ClassVar[str]
     attention: ClassVar[str] = "eager"
     slowdown: ClassVar[float] = 1.0
+    second_names: ClassVar[Mapping[str, tuple[str, int]]] = {}
+    """Second name of a setting in `config.json` -> its first name, and the factor to its number."""
     n_layers: Layers
     hidden_size: Width = 768
     n_heads: Heads
@@ -159,6 +162,11 @@ class _Roberta(_Bert):
 class _DistilBert(ModelConfig):
     architecture = "distilbert"
     attention = "sdpa"
+    second_names = {
+        "num_hidden_layers": ("n_layers", 1),
+        "hidden_size": ("dim", 1),
+        "num_attention_heads": ("n_heads", 1),
+    }
     n_layers: Layers = 6
     hidden_size: Width = Field(default=768, alias="dim")
     n_heads: Heads = 12
@@ -174,12 +182,15 @@ class _Longformer(_Roberta):
     attention = "eager"
     slowdown = 8.0
     vocab_size: VocabularySize = 30522
-    attention_window: Window | list[Window] = 512
+    attention_window: ChunkWindow | list[ChunkWindow] = 512
 
     @model_validator(mode="after")
     def _check_windows(self) -> Self:
         windows = self.attention_window
-        if isinstance(windows, list) and len(windows) != self.n_layers:
+        if isinstance(windows, list) and (
+            # A row is filled up to a multiple of the longest window.
+            len(windows) != self.n_layers or any(max(windows) % window for window in windows)
+        ):
             raise _make_contradiction()
         return self
 
@@ -340,10 +351,9 @@ class _DebertaV2(_Deberta):
     def sizes(self) -> dict[str, int]:
         """The sizes that `layouts.py` names by letters."""
         sizes = super().sizes
-        has_norm = self.relative_attention and self.norm_rel_ebd == "layer_norm"
         has_own_key = not self.share_att_key
         return sizes | {
-            "n": int(has_norm),
+            "n": int(self.norm_rel_ebd == "layer_norm"),
             "k": self.conv_kernel_size,
             "c": sizes["c"] * has_own_key,
             "o": sizes["o"] * has_own_key,
@@ -354,6 +364,7 @@ class _ModernBert(ModelConfig):
     architecture = "modernbert"
     attention = "sdpa"
     slowdown = 1.3
+    second_names = {"sliding_window": ("local_attention", 2)}
     n_layers: Layers = Field(default=22, alias="num_hidden_layers")
     n_heads: Heads = Field(default=12, alias="num_attention_heads")
     intermediate_size: InnerWidth = 1152
@@ -504,7 +515,8 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
                 kinds=", ".join(KIND_NAMES.values()),
                 kind=f'"{make_printable(str(raw.get("model_type")))}"',
             )
-        wrong = [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
+        raw, wrong = _resolve_second_names(raw, names=kind.second_names)
+        wrong += [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
         raw_settings = {
             key: raw.get(key, field.default)
             for name, field in kind.model_fields.items()
@@ -522,3 +534,16 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
                 raw=f'"{make_printable(str(raw[wrong[0]]))}"',
             )
     return config
+
+
+def _resolve_second_names(
+    raw: Mapping[str, object], *, names: Mapping[str, tuple[str, int]]
+) -> tuple[Mapping[str, object], list[str]]:
+    """Return settings by their first names, and the second names that contradict them."""
+    settings, wrong = dict(raw), []
+    for second_name, (name, factor) in names.items():
+        if second_name in raw:
+            number = raw[second_name]
+            settings[name] = number * factor if type(number) is int else number
+            wrong += [second_name] if raw.get(name, settings[name]) != settings[name] else []
+    return settings, wrong

@@ -154,9 +154,14 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
 
 
 def _refuse_overflow(model: nn.Module, tokenizer: Any, *, place: str) -> None:
-    """Refuse a model that computes infinite numbers from finite weights, by one short pass."""
+    """Refuse a model that fails or computes infinite numbers from finite weights, by one pass."""
     ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.mask_token_id]])
-    with torch.inference_mode():
+    failure = AuditError(
+        "The model cannot compute anything with the settings in its config.json.",
+        where=place,
+        do="Check that config.json belongs to these weights.",
+    )
+    with refuse_errors(failure), torch.inference_mode():
         logits = compute_logits(model, ids, positions=torch.tensor([[1]]))
     if not torch.isfinite(logits).all():
         raise AuditError(

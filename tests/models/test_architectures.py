@@ -19,6 +19,7 @@ from audit.models.layouts import compute_expected_shapes
 from audit.models.load import load_model
 from tests.models.editing import edit_json
 from tests.models.make_encoders import ENCODERS, make_encoder
+from tests.models.make_models import make_distilbert
 from tests.small_audit import Models, answer, list_words, make_small, request_of, same_answer
 
 
@@ -100,6 +101,9 @@ def test_dropout_is_found_and_follows_its_seed(kind: str, tmp_path: Path) -> Non
         ("modernbert", {"local_attention": 7}, "local_attention"),
         ("longformer", {"attention_window": [8, 8]}, "contradict"),
         ("longformer", {"attention_window": 10**9}, "attention_window"),
+        ("longformer", {"attention_window": 2}, "attention_window"),
+        ("longformer", {"attention_window": [4, 6, 6]}, "contradict"),
+        ("modernbert", {"sliding_window": 2}, "sliding_window"),
         ("deberta", {"embedding_size": 8}, "contradict"),
         ("deberta", {"legacy": False}, "legacy"),
         ("deberta", {"talking_head": True}, "talking_head"),
@@ -137,6 +141,54 @@ def test_every_kind_that_is_accepted_has_a_name() -> None:
     with pytest.raises(AuditError, match="cannot be audited") as refusal:
         parse_config({"model_type": "gpt2"}, place="")
     assert all(name in str(refusal.value) for name in KIND_NAMES.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (
+            "distilbert",
+            {
+                "n_heads": "num_attention_heads",
+                "dim": "hidden_size",
+                "n_layers": "num_hidden_layers",
+            },
+        ),
+        ("modernbert", {"local_attention": "sliding_window"}),
+    ],
+)
+def test_settings_under_their_second_names_are_those_that_the_library_uses(
+    kind: str, names: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    if kind == "distilbert":
+        make_distilbert(folder)
+    else:
+        make_encoder(folder, kind)
+    settings = json.loads((folder / "config.json").read_text())
+    numbers = {second: settings.pop(first) for first, second in names.items()}
+    if kind == "modernbert":
+        numbers = {"sliding_window": numbers["sliding_window"] // 2}
+    (folder / "config.json").write_text(json.dumps(settings | numbers))
+    ids = torch.randint(1, 30, (2, 20))
+    with torch.inference_mode():
+        expected = read_library_model(folder)(input_ids=ids).logits
+    logits = Forward(load_model(folder).model).logits(ids, positions=torch.arange(20).expand(2, -1))
+    torch.testing.assert_close(logits, expected, rtol=0, atol=2e-5)
+
+
+def test_a_distilbert_whose_two_names_of_a_setting_disagree_is_refused(tmp_path: Path) -> None:
+    folder = make_distilbert(tmp_path / "model")
+    edit_json(folder, "config.json", num_attention_heads=4)
+    with pytest.raises(AuditError, match="num_attention_heads"):
+        inspect_model(folder)
+
+
+def test_a_model_that_the_library_cannot_run_is_refused(tmp_path: Path) -> None:
+    # Heads of odd width have no rotary positions.
+    folder = make_encoder(tmp_path / "model", "modernbert", hidden_size=10)
+    with pytest.raises(AuditError, match="cannot compute"):
+        load_model(folder)
 
 
 @pytest.mark.slow
