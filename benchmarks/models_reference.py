@@ -170,13 +170,15 @@ def _list_sections() -> Iterator[str]:
 
 
 def _list_kinds() -> Iterator[tuple[str, ...]]:
-    for kind, name in architectures.KIND_NAMES.items():
-        config = architectures.parse_config({"model_type": kind}, place="config.json")
+    for model_type, kind in architectures.SUPPORTED_KINDS.items():
+        config = architectures.parse_config({"model_type": model_type}, place="config.json")
         yield (
-            f"`{kind}`",
-            name,
-            _EXAMPLES.get(kind, "—"),
-            "packed" if config.architecture in forward.KINDS else f"plain, {config.slowdown}",
+            f"`{model_type}`",
+            kind.name,
+            _EXAMPLES.get(model_type, "—"),
+            "packed"
+            if config.architecture in forward.PACKED_KINDS
+            else f"plain, {config.slowdown}",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -427,38 +427,41 @@ class _ModernBert(ModelConfig):
         return settings
 
 
-_CONFIGS: Mapping[str, type[ModelConfig]] = {
-    kind.architecture: kind
-    for kind in (
-        _Bert,
-        _Roberta,
-        _DistilBert,
-        _Longformer,
-        _BigBird,
-        _MegatronBert,
-        _Electra,
-        _Albert,
-        _Deberta,
-        _DebertaV2,
-        _ModernBert,
-    )
-} | {"camembert": _Roberta, "xlm-roberta": _Roberta}
-KIND_NAMES = {
-    "bert": "BERT",
-    "roberta": "RoBERTa",
-    "camembert": "CamemBERT",
-    "xlm-roberta": "XLM-RoBERTa",
-    "distilbert": "DistilBERT",
-    "modernbert": "ModernBERT",
-    "deberta": "DeBERTa",
-    "deberta-v2": "DeBERTa-v2 and -v3",
-    "electra": "ELECTRA (generator)",
-    "longformer": "Longformer",
-    "big_bird": "BigBird",
-    "megatron-bert": "Megatron-BERT (GatorTron)",
-    "albert": "ALBERT",
+FAST_TOKENIZER = "PreTrainedTokenizerFast"
+"""The class in transformers that takes every tokenizer from tokenizer.json."""
+
+
+class Kind(NamedTuple):
+    """A supported kind of model.
+
+    `name` is for messages. transformers' classes of the kind begin with `class_start`, as in
+    BertForMaskedLM. `tokenizer` is the class of its tokenizer if no file of the model names one.
+    """
+
+    name: str
+    config: type[ModelConfig]
+    class_start: str
+    tokenizer: str
+
+
+SUPPORTED_KINDS: Mapping[str, Kind] = {
+    "bert": Kind("BERT", _Bert, "Bert", "BertTokenizer"),
+    "roberta": Kind("RoBERTa", _Roberta, "Roberta", "RobertaTokenizer"),
+    "camembert": Kind("CamemBERT", _Roberta, "Camembert", "CamembertTokenizer"),
+    "xlm-roberta": Kind("XLM-RoBERTa", _Roberta, "XLMRoberta", "XLMRobertaTokenizer"),
+    "distilbert": Kind("DistilBERT", _DistilBert, "DistilBert", "DistilBertTokenizer"),
+    "modernbert": Kind("ModernBERT", _ModernBert, "ModernBert", FAST_TOKENIZER),
+    "deberta": Kind("DeBERTa", _Deberta, "Deberta", "DebertaTokenizer"),
+    "deberta-v2": Kind("DeBERTa-v2 and -v3", _DebertaV2, "DebertaV2", "DebertaV2Tokenizer"),
+    "electra": Kind("ELECTRA (generator)", _Electra, "Electra", "ElectraTokenizer"),
+    "longformer": Kind("Longformer", _Longformer, "Longformer", "LongformerTokenizer"),
+    "big_bird": Kind("BigBird", _BigBird, "BigBird", "BigBirdTokenizer"),
+    "megatron-bert": Kind(
+        "Megatron-BERT (GatorTron)", _MegatronBert, "MegatronBert", "BertTokenizer"
+    ),
+    "albert": Kind("ALBERT", _Albert, "Albert", "AlbertTokenizer"),
 }
-"""The `model_type` of each supported kind of model, and its name."""
+"""The supported kinds of models by their `model_type` in config.json."""
 # Settings that change the arithmetic and have only one accepted value; others are refused.
 _ONLY: dict[str, object] = {
     "is_decoder": False,
@@ -506,24 +509,24 @@ def refuse_code_keys(value: object, *, place: str) -> None:
 def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
     """Check a parsed `config.json` against the allow-list and its bounds."""
     refuse_code_keys(raw, place=place)
-    kind = _CONFIGS.get(str(raw.get("model_type")))
+    kind = SUPPORTED_KINDS.get(str(raw.get("model_type")))
     with name_place(place):
         if kind is None:
             raise AuditError(
                 "Models of the kind {kind} cannot be audited.",
                 do="These kinds can be audited: {kinds}.",
-                kinds=", ".join(KIND_NAMES.values()),
+                kinds=", ".join(kind.name for kind in SUPPORTED_KINDS.values()),
                 kind=f'"{make_printable(str(raw.get("model_type")))}"',
             )
-        raw, wrong = _resolve_second_names(raw, names=kind.second_names)
+        raw, wrong = _resolve_second_names(raw, names=kind.config.second_names)
         wrong += [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
         raw_settings = {
             key: raw.get(key, field.default)
-            for name, field in kind.model_fields.items()
+            for name, field in kind.config.model_fields.items()
             if (key := field.alias or name) != "settings"
         }
         try:
-            config = kind.model_validate(raw_settings | {"settings": raw_settings})
+            config = kind.config.model_validate(raw_settings | {"settings": raw_settings})
         except ValidationError as error:
             wrong += [str(error.errors(include_input=False)[0]["loc"][0])]
         if wrong:

@@ -21,7 +21,7 @@ from pydantic import Field
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
 from audit.home import salted_digest
-from audit.models.architectures import KIND_NAMES, MAX_CONFIG_BYTES, ModelConfig, parse_config
+from audit.models.architectures import MAX_CONFIG_BYTES, ModelConfig, parse_config
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
 from audit.models.inspect import ModelFiles, read_model_files
 from audit.models.layouts import (
@@ -51,7 +51,6 @@ from audit.models.other_forms import (
 )
 from audit.models.tokenizer_files import (
     CONFIG_FILE,
-    DEFAULT_TOKENIZERS,
     TokenizerFiles,
     read_tokenizer_files,
 )
@@ -130,10 +129,7 @@ def plan_conversion(
     with refuse_errors(unreadable):
         raw_config = _read_config(folder, model_type=model_type)
         config = parse_config(raw_config, place=folder.locate("config.json"))
-        default_class = str(
-            raw_config.get("tokenizer_class") or DEFAULT_TOKENIZERS[str(raw_config["model_type"])]
-        )
-        tokenizer = read_tokenizer_files(folder, default_class=default_class)
+        tokenizer = read_tokenizer_files(folder, model_config=raw_config)
         weights = _find_weights(folder)
     for file in weights.files:
         _refuse_other_bytes(folder, file, is_pickle=weights.form in _PICKLED)
@@ -159,8 +155,8 @@ def _read_config(folder: ModelFolder, *, model_type: str) -> dict[str, object]:
             kind=f'"{make_printable(str(raw_config["model_type"]))}"',
         )
     raw_config |= {"model_type": model_type} if model_type else {}
-    refuse_other_kinds(raw_config, kinds=tuple(KIND_NAMES), place=place)
-    refuse_missing_kind(raw_config, tensor_names=(), kinds=tuple(KIND_NAMES), place=place)
+    refuse_other_kinds(raw_config, place=place)
+    refuse_missing_kind(raw_config, tensor_names=(), place=place)
     return raw_config
 
 

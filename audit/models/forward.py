@@ -167,7 +167,7 @@ _BERT_SETTINGS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
 )
-KINDS: dict[str, dict[str, Any]] = {
+PACKED_KINDS: dict[str, dict[str, Any]] = {
     "bert": {
         "layers": "encoder.layer",
         "layer": _BERT_LAYER,
@@ -209,14 +209,14 @@ KINDS: dict[str, dict[str, Any]] = {
 def is_supported(model: nn.Module) -> bool:
     """Whether `Encoder` supports the body of a model."""
     config: Any = getattr(model, "config", None)
-    return getattr(config, "model_type", "") in KINDS
+    return getattr(config, "model_type", "") in PACKED_KINDS
 
 
 def collect_layers(model: nn.Module) -> list[dict[str, Any]]:
-    """Return the linear and norm modules of each layer, by their names in `KINDS`."""
+    """Return the linear and norm modules of each layer, by their names in `PACKED_KINDS`."""
     config: Any = model.config
     body: Any = model.base_model
-    kind = KINDS[config.model_type]
+    kind = PACKED_KINDS[config.model_type]
     return [
         {part: layer.get_submodule(name) for part, name in kind["layer"].items()}
         for layer in body.get_submodule(kind["layers"])
@@ -244,7 +244,7 @@ class Encoder:
     def __init__(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
         config: Any = model.config
         body: Any = model.base_model
-        kind = KINDS[config.model_type]
+        kind = PACKED_KINDS[config.model_type]
         self._n_heads, act, self._rate, self._attention_rate = (
             getattr(config, name) for name in kind["settings"]
         )
@@ -416,7 +416,7 @@ class _Packed:
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         config: Any = model.config
-        kind = KINDS[config.model_type]
+        kind = PACKED_KINDS[config.model_type]
         self.encoder = Encoder(model, dtype)
         dense, norm, decoder = (model.get_submodule(name) for name in kind["head"])
         # RoBERTa's head has one activation whatever its layers have.

@@ -14,7 +14,6 @@ from pathlib import Path
 from audit.errors import AuditError
 from audit.foreign import locate_errors, refuse_errors
 from audit.models.architectures import (
-    KIND_NAMES,
     MAX_CONFIG_BYTES,
     ModelConfig,
     parse_config,
@@ -29,7 +28,7 @@ from audit.models.other_forms import (
     refuse_missing_kind,
     refuse_other_kinds,
 )
-from audit.models.tokenizer_files import DEFAULT_TOKENIZERS, TokenizerFiles, read_tokenizer_files
+from audit.models.tokenizer_files import TokenizerFiles, read_tokenizer_files
 from audit.models.weights_header import check_tensors, read_tensors
 from audit.shelf import fingerprint
 
@@ -101,12 +100,11 @@ def read_model_files(path: Path) -> ModelFiles:
     ):
         raw, place = _read_config(folder), folder.locate("config.json")
         header, prefixes = read_tensors(folder)
-        refuse_missing_kind(raw, tensor_names=header, kinds=tuple(KIND_NAMES), place=place)
+        refuse_missing_kind(raw, tensor_names=header, place=place)
         config = parse_config(raw, place=place)
         with name_place(folder.name):
             check_tensors(header, config=config, folder=folder)
-        kind = raw.get("tokenizer_class") or DEFAULT_TOKENIZERS[str(raw["model_type"])]
-        tokenizer = read_tokenizer_files(folder, default_class=str(kind))
+        tokenizer = read_tokenizer_files(folder, model_config=raw)
         return ModelFiles(folder, config, tokenizer, prefixes, read_conversion(folder))
 
 
@@ -117,7 +115,7 @@ def _read_config(folder: ModelFolder) -> dict[str, object]:
         form.refuse(folder)
     refuse_missing_config(folder)
     raw = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
-    refuse_other_kinds(raw, kinds=tuple(KIND_NAMES), place=folder.locate("config.json"))
+    refuse_other_kinds(raw, place=folder.locate("config.json"))
     if form:
         kind = "" if raw.get("model_type") else guess_kind(raw, tensor_names=())
         form.refuse(folder, options=f" --model-type {kind}" if kind else "")

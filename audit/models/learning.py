@@ -20,7 +20,7 @@ from torch.nn import functional
 from transformers.activations import ACT2FN
 
 from audit.models.forward import (
-    KINDS,
+    PACKED_KINDS,
     collect_layers,
     compute_head_logits,
     draw_dropout_mask,
@@ -41,7 +41,7 @@ class LearningPass:
 
     def __init__(self, model: nn.Module, *, dtype: torch.dtype = torch.float32) -> None:
         config: Any = model.config
-        kind = KINDS[config.model_type]
+        kind = PACKED_KINDS[config.model_type]
         self._n_heads, activation, self._rate, self._attention_rate = (
             getattr(config, name) for name in kind["settings"]
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from audit.errors import AuditError
+from audit.models.architectures import SUPPORTED_KINDS
 from audit.models.model_folder import INDEX_FILE, SINGLE_FILE, ModelFolder, make_printable
 
 _ANOTHER_FORM = "Get the model as transformers saves it: config.json and model.safetensors."
@@ -200,10 +201,10 @@ def list_model_classes(raw: Mapping[str, object]) -> list[str]:
     return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
 
 
-def refuse_other_kinds(raw: Mapping[str, object], *, kinds: Iterable[str], place: str) -> None:
+def refuse_other_kinds(raw: Mapping[str, object], *, place: str) -> None:
     """Refuse a quantised model, and one that is no masked language model, by its config.json.
 
-    `kinds` are the kinds that can be audited; only the tensors tell what was saved of these.
+    Of a kind that can be audited, only the tensors tell what was saved.
     """
     method = raw.get("quantization_config")
     if method is not None:
@@ -215,7 +216,7 @@ def refuse_other_kinds(raw: Mapping[str, object], *, kinds: Iterable[str], place
             method=make_printable(str(name or "quantization_config")),
         )
     kind, classes = str(raw.get("model_type")), list_model_classes(raw)
-    if kind in kinds:
+    if kind in SUPPORTED_KINDS:
         return
     if kind in _CAUSAL_KINDS or any(name.endswith(_CAUSAL_CLASSES) for name in classes):
         raise AuditError(
@@ -234,21 +235,7 @@ def refuse_other_kinds(raw: Mapping[str, object], *, kinds: Iterable[str], place
         )
 
 
-_KIND_OF_CLASS = {
-    "Bert": "bert",
-    "Roberta": "roberta",
-    "DistilBert": "distilbert",
-    "Camembert": "camembert",
-    "XLMRoberta": "xlm-roberta",
-    "ModernBert": "modernbert",
-    "Deberta": "deberta",
-    "DebertaV2": "deberta-v2",
-    "Electra": "electra",
-    "Longformer": "longformer",
-    "BigBird": "big_bird",
-    "MegatronBert": "megatron-bert",
-    "Albert": "albert",
-}
+_KINDS_BY_CLASS = {kind.class_start: model_type for model_type, kind in SUPPORTED_KINDS.items()}
 # Kind, start of the names of its tensors, and a setting that others with this start do not have.
 _SIGNS_OF_KINDS = (
     ("distilbert", "distilbert.", "sinusoidal_pos_embds"),
@@ -271,8 +258,8 @@ def guess_kind(raw: Mapping[str, object], *, tensor_names: Iterable[str]) -> str
     """
     for class_name in list_model_classes(raw):
         name = class_name.partition("For")[0].removesuffix("Model")
-        if name in _KIND_OF_CLASS:
-            return _KIND_OF_CLASS[name]
+        if name in _KINDS_BY_CLASS:
+            return _KINDS_BY_CLASS[name]
     starts = {f"{name.partition('.')[0]}." for name in tensor_names}
     if not starts and raw.get("type_vocab_size") == 1:
         return "roberta"
@@ -285,7 +272,7 @@ def guess_kind(raw: Mapping[str, object], *, tensor_names: Iterable[str]) -> str
 
 
 def refuse_missing_kind(
-    raw: Mapping[str, object], *, tensor_names: Iterable[str], kinds: Iterable[str], place: str
+    raw: Mapping[str, object], *, tensor_names: Iterable[str], place: str
 ) -> None:
     """Refuse a config.json without `model_type`, and say which one the model seems to be."""
     if raw.get("model_type"):
@@ -303,7 +290,7 @@ def refuse_missing_kind(
         "The file config.json does not say what kind of model this is (model_type).",
         where=place,
         do='Add "model_type" to config.json, with one of these kinds: {kinds}.',
-        kinds=", ".join(kinds),
+        kinds=", ".join(SUPPORTED_KINDS),
     )
 
 

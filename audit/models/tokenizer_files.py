@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 
 from audit.errors import AuditError, Message
 from audit.foreign import refuse_errors
-from audit.models.architectures import MAX_VOCABULARY, refuse_code_keys, walk_entries
+from audit.models.architectures import (
+    FAST_TOKENIZER,
+    MAX_VOCABULARY,
+    SUPPORTED_KINDS,
+    refuse_code_keys,
+    walk_entries,
+)
 from audit.models.case import (
     Normalizer,
     build_bert_normalizer,
@@ -55,7 +61,7 @@ _MAX_TOKENIZER_BYTES = 32_000_000
 _MAX_ADDED = 10_000
 _MAX_SCORE = 1e6
 """Maximum size of a piece's score, a logarithm. Those of published vocabularies are below 200."""
-_JAPANESE, _FAST = "BertJapaneseTokenizer", "PreTrainedTokenizerFast"
+_JAPANESE = "BertJapaneseTokenizer"
 _BYTE_LEVEL = ("RobertaTokenizer", "LongformerTokenizer", "DebertaTokenizer")
 _ANY_MODEL = ("WordPiece", "BPE", "WordLevel", "Unigram")
 # Files without tokenizer.json, and the models that may be in it.
@@ -74,23 +80,7 @@ TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "T5Tokenizer": (("spiece.model",), ("Unigram",)),
     "LlamaTokenizer": (("tokenizer.model",), ("Unigram", "BPE")),
     _JAPANESE: (("vocab.txt",), _ANY_MODEL),
-    _FAST: ((FAST_FILE,), _ANY_MODEL),
-}
-# The class for each `model_type` of config.json.
-DEFAULT_TOKENIZERS = {
-    "bert": "BertTokenizer",
-    "roberta": "RobertaTokenizer",
-    "distilbert": "DistilBertTokenizer",
-    "camembert": "CamembertTokenizer",
-    "xlm-roberta": "XLMRobertaTokenizer",
-    "modernbert": _FAST,
-    "deberta": "DebertaTokenizer",
-    "deberta-v2": "DebertaV2Tokenizer",
-    "electra": "ElectraTokenizer",
-    "longformer": "LongformerTokenizer",
-    "big_bird": "BigBirdTokenizer",
-    "megatron-bert": "BertTokenizer",
-    "albert": "AlbertTokenizer",
+    FAST_TOKENIZER: ((FAST_FILE,), _ANY_MODEL),
 }
 _SETTINGS = {
     "bos_token",
@@ -188,7 +178,7 @@ class TokenizerFiles:
         transformers 5 builds the classes of SentencePiece from the vocabulary alone and leaves out
         parts of tokenizer.json, such as the map of characters; so the file itself is used.
         """
-        return _FAST if self.kind in SPECIAL_TOKENS else self.kind
+        return FAST_TOKENIZER if self.kind in SPECIAL_TOKENS else self.kind
 
     @property
     def built_settings(self) -> Mapping[str, object]:
@@ -208,8 +198,10 @@ class TokenizerFiles:
         )
 
 
-def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> TokenizerFiles:
-    """Read a tokenizer; `default_class` is used if its own configuration names no class."""
+def read_tokenizer_files(
+    folder: ModelFolder, *, model_config: Mapping[str, object]
+) -> TokenizerFiles:
+    """Read the tokenizer of a model with this config.json."""
     all_files = {
         file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
         for file in (CONFIG_FILE, *_ALL_FILES)
@@ -219,7 +211,7 @@ def read_tokenizer_files(folder: ModelFolder, *, default_class: str) -> Tokenize
         raw = _parse_settings(all_files.pop(CONFIG_FILE, b"{}"))
         settings = {key: value for key, value in raw.items() if key in _SETTINGS}
         _refuse_other_flags(settings)
-        kind = _choose_tokenizer_class(str(raw.get("tokenizer_class") or default_class))
+        kind = _choose_tokenizer_class(raw, model_config=model_config)
         dictionary = _check_japanese(settings) if kind == _JAPANESE else None
         decoder: Any = settings.get("added_tokens_decoder") or {}
         added_tokens = {int(i): str(token["content"]) for i, token in decoder.items()}
@@ -360,7 +352,12 @@ def _refuse_many_added(value: object) -> None:
         refuse_more(len(element) if isinstance(element, list | dict) else 0, than=_MAX_ADDED)
 
 
-def _choose_tokenizer_class(class_name: str) -> str:
+def _choose_tokenizer_class(
+    raw: Mapping[str, object], *, model_config: Mapping[str, object]
+) -> str:
+    """Return the class that the tokenizer's settings name, or the model's, or that of its kind."""
+    own_class = raw.get("tokenizer_class") or model_config.get("tokenizer_class")
+    class_name = str(own_class or SUPPORTED_KINDS[str(model_config["model_type"])].tokenizer)
     plain = class_name.removesuffix("Fast")
     kind_name = next((kind for kind in (class_name, plain) if kind in TOKENIZER_CLASSES), "")
     if not kind_name and class_name != "TokenizersBackend":
@@ -370,7 +367,7 @@ def _choose_tokenizer_class(class_name: str) -> str:
             shown=plain[:60] if class_name.isidentifier() else "?",
             classes=", ".join(TOKENIZER_CLASSES),
         )
-    return kind_name or _FAST
+    return kind_name or FAST_TOKENIZER
 
 
 class _Dictionary(NamedTuple):

@@ -12,11 +12,12 @@ import transformers
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.errors import AuditError
-from audit.models.architectures import KIND_NAMES, parse_config
-from audit.models.forward import KINDS, Forward
+from audit.models.architectures import SUPPORTED_KINDS, parse_config
+from audit.models.forward import PACKED_KINDS, Forward
 from audit.models.inspect import inspect_model
 from audit.models.layouts import compute_expected_shapes
 from audit.models.load import load_model
+from audit.models.tokenizer_files import TOKENIZER_CLASSES
 from tests.models.editing import edit_json
 from tests.models.make_encoders import ENCODERS, make_encoder
 from tests.models.make_models import make_distilbert
@@ -66,7 +67,7 @@ def test_a_file_has_the_tensors_and_the_size_that_its_settings_promise(
     assert summary.pass_work == pytest.approx(
         summary.config.slowdown * (summary.n_parameters + n_extra_runs * n_layers)
     )
-    is_packed = library_model.config.model_type in (*KINDS, "camembert", "xlm-roberta")
+    is_packed = library_model.config.model_type in (*PACKED_KINDS, "camembert", "xlm-roberta")
     assert (summary.config.slowdown == 1) == is_packed
 
 
@@ -135,12 +136,21 @@ def test_settings_of_an_older_modernbert_are_those_of_today(tmp_path: Path) -> N
     assert configs[0].library_settings["layer_types"][1:] == ["sliding_attention", "full_attention"]
 
 
-def test_every_kind_that_is_accepted_has_a_name() -> None:
-    for model_type in KIND_NAMES:
+def test_every_accepted_kind_has_a_name_a_tokenizer_and_a_small_model() -> None:
+    for model_type, kind in SUPPORTED_KINDS.items():
         assert parse_config({"model_type": model_type}, place="").n_positions > 500
+        assert kind.tokenizer in TOKENIZER_CLASSES
+        library_config = transformers.AutoConfig.for_model(model_type)
+        assert type(library_config).__name__ == f"{kind.class_start}Config"
     with pytest.raises(AuditError, match="cannot be audited") as refusal:
         parse_config({"model_type": "gpt2"}, place="")
-    assert all(name in str(refusal.value) for name in KIND_NAMES.values())
+    assert all(kind.name in str(refusal.value) for kind in SUPPORTED_KINDS.values())
+    plain_classes = {
+        kind.class_start
+        for model_type, kind in SUPPORTED_KINDS.items()
+        if model_type not in PACKED_KINDS
+    }
+    assert plain_classes == {class_start for class_start, _ in ENCODERS.values()}
 
 
 @pytest.mark.parametrize(
