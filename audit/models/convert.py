@@ -21,20 +21,26 @@ from pydantic import Field
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
 from audit.home import salted_digest
-from audit.models.architectures import MAX_CONFIG_BYTES, ModelConfig, parse_config
+from audit.models.architectures import ModelConfig, parse_config
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
-from audit.models.inspect import ModelFiles, read_model_files
+from audit.models.inspect import (
+    ModelFiles,
+    read_config,
+    read_model_files,
+    refuse_unreadable_files,
+)
 from audit.models.layouts import (
     compute_expected_shapes,
     find_body_prefix,
     find_shared_tensors,
-    is_of_head,
+    list_head_tensors,
 )
 from audit.models.limited import WALL_SECONDS, call_limited
 from audit.models.model_folder import (
     CONVERTED_FOLDER,
     CONVERTED_LABEL,
     COPY_FILE,
+    INDEX_FILE,
     SAVE_ANEW,
     SINGLE_FILE,
     ModelFolder,
@@ -43,14 +49,10 @@ from audit.models.model_folder import (
     open_folder,
     refuse_stand_in,
 )
-from audit.models.other_forms import (
-    find_other_form,
-    refuse_missing_config,
-    refuse_missing_kind,
-    refuse_other_kinds,
-)
+from audit.models.other_forms import refuse_missing_kind
 from audit.models.tokenizer_files import (
-    CONFIG_FILE,
+    MAX_TOKENIZER_BYTES,
+    TOKENIZER_CONFIG_FILE,
     TokenizerFiles,
     read_tokenizer_files,
 )
@@ -61,14 +63,13 @@ from audit.task import SHORT, Contact, Question, Task, read_file_states
 
 _MAX_INDEX_BYTES = 4_000_000
 _MAX_SHARDS = 200
-_MAX_TOKENIZER_CONFIG_BYTES = 32_000_000
-_PICKLE = "pytorch_model.bin"
+_PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 # Form of weights: its single file or its index, and the names of its shards.
 _FORMS: Mapping[WeightsForm, tuple[str, str]] = {
     "safetensors": (SINGLE_FILE, ""),
-    "safetensors_shards": (f"{SINGLE_FILE}.index.json", r"model-\d{5}-of-\d{5}\.safetensors"),
+    "safetensors_shards": (INDEX_FILE, r"model-\d{5}-of-\d{5}\.safetensors"),
     "pickle": (_PICKLE, ""),
-    "pickle_shards": (f"{_PICKLE}.index.json", r"pytorch_model-\d{5}-of-\d{5}\.bin"),
+    "pickle_shards": (_PICKLE_INDEX, r"pytorch_model-\d{5}-of-\d{5}\.bin"),
 }
 """In the order in which transformers looks for them."""
 _PICKLED: tuple[WeightsForm, ...] = ("pickle", "pickle_shards")
@@ -111,23 +112,15 @@ class ConversionPlan:
         """Size of the weights."""
         return sum((self.folder.path / file).stat().st_size for file in self.weights.files)
 
-    def list_head_tensors(self) -> set[str]:
-        """Return the names of the head's tensors."""
-        return _list_head_tensors(self.config)
-
 
 def plan_conversion(
     source: Path, *, head_from: Path | None = None, model_type: str = ""
 ) -> ConversionPlan:
     """Check what can be checked before weights are read; raise AuditError if it is refused."""
     folder = open_folder(source)
-    unreadable = AuditError(
-        "The model's files cannot be understood.",
-        where=folder.name,
-        do="Copy them again from where the model was saved.",
-    )
-    with refuse_errors(unreadable):
-        raw_config = _read_config(folder, model_type=model_type)
+    with refuse_unreadable_files(folder):
+        raw_config = read_config(folder, model_type=model_type)
+        refuse_missing_kind(raw_config, tensor_names=(), place=folder.locate("config.json"))
         config = parse_config(raw_config, place=folder.locate("config.json"))
         tokenizer = read_tokenizer_files(folder, model_config=raw_config)
         weights = _find_weights(folder)
@@ -137,27 +130,6 @@ def plan_conversion(
     if head is not None:
         _refuse_other_head(head, config=config, name=folder.name)
     return ConversionPlan(folder, config, raw_config, weights, tokenizer, head)
-
-
-def _read_config(folder: ModelFolder, *, model_type: str) -> dict[str, object]:
-    """Read config.json, with the given kind if it lacks one; refuse what no conversion helps."""
-    form = find_other_form(folder)
-    if form and not form.is_convertible:
-        form.refuse(folder)
-    refuse_missing_config(folder)
-    raw_config = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
-    place = folder.locate("config.json")
-    if model_type and raw_config.get("model_type") not in (None, model_type):
-        raise AuditError(
-            "config.json says that the model is of another kind, {kind}.",
-            where=place,
-            do="Leave out --model-type.",
-            kind=f'"{make_printable(str(raw_config["model_type"]))}"',
-        )
-    raw_config |= {"model_type": model_type} if model_type else {}
-    refuse_other_kinds(raw_config, place=place)
-    refuse_missing_kind(raw_config, tensor_names=(), place=place)
-    return raw_config
 
 
 def _find_weights(folder: ModelFolder) -> _Weights:
@@ -172,7 +144,7 @@ def _find_weights(folder: ModelFolder) -> _Weights:
         "The shards have no index, so it is not clear which belong to the model.",
         where=folder.name,
         do="Copy the index ({index}) into the same directory.",
-        index=f"{SINGLE_FILE}.index.json / {_PICKLE}.index.json",
+        index=f"{INDEX_FILE} / {_PICKLE_INDEX}",
     )
 
 
@@ -215,10 +187,6 @@ def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> N
         )
     if not is_zip and not start.startswith(b"\x80"):
         raise AuditError("This is not a PyTorch file.", where=place, do=COPY_FILE)
-
-
-def _list_head_tensors(config: ModelConfig) -> set[str]:
-    return {name for name in compute_expected_shapes(config) if is_of_head(name, config=config)}
 
 
 def _refuse_other_head(head: ModelFiles, *, config: ModelConfig, name: str) -> None:
@@ -273,7 +241,7 @@ def find_need(path: Path) -> Need:
         if plan.weights.form != "safetensors":
             return "weights"
         header, _, _ = _name_tensors(read_tensors(plan.folder)[0], config=plan.config)
-        head_names = plan.list_head_tensors()
+        head_names = list_head_tensors(plan.config)
         shapes = compute_expected_shapes(plan.config)
         head = {name: ("F32", shapes[name]) for name in head_names}
         check_tensors(header | head, config=plan.config, folder=plan.folder)
@@ -421,7 +389,7 @@ CONVERTED = Shelf(CONVERTED_FOLDER, label="converted model", read=_read_converte
 
 def _convert(plan: ConversionPlan, target: Path, *, contact: Contact, is_kind_added: bool) -> None:
     """Write the converted model into an empty folder, and check it as any other model."""
-    from audit.models.load import load_model
+    from audit.models.load import load_model, make_change_error
 
     n_bytes = plan.n_bytes
     refuse_without_memory(2 * n_bytes, place=plan.folder.name)
@@ -435,11 +403,7 @@ def _convert(plan: ConversionPlan, target: Path, *, contact: Contact, is_kind_ad
     weights_digest = _digest_files(plan, meter=meter)
     tensors = _read_parts(plan, target, meter=meter, contact=contact)
     if _read_states(plan) != states:
-        raise AuditError(
-            "The file changed while it was being read.",
-            where=plan.folder.name,
-            do="Try again when nothing writes into the directory.",
-        )
+        raise make_change_error(plan.folder.name)
     record = _write_model(
         plan, tensors, target, meter=meter, digest=weights_digest, is_kind_added=is_kind_added
     )
@@ -562,7 +526,7 @@ def _write_model(
 
     with name_place(plan.folder.name):
         current_tensors, removed, added = _name_tensors(tensors, config=plan.config)
-        if plan.head is not None and plan.list_head_tensors() & current_tensors.keys():
+        if plan.head is not None and list_head_tensors(plan.config) & current_tensors.keys():
             raise AuditError("The model has a head of its own.", do="Leave out --head-from.")
     head_digest = ""
     if plan.head is not None:
@@ -574,9 +538,9 @@ def _write_model(
     config_bytes = json.dumps(plan.raw_config, indent=2, sort_keys=True).encode()
     write_whole(target / "config.json", config_bytes)
     tokenizer_bytes = dict(plan.tokenizer.all_files)
-    if CONFIG_FILE in plan.folder.files:
-        tokenizer_bytes[CONFIG_FILE] = plan.folder.read(
-            CONFIG_FILE, max_bytes=_MAX_TOKENIZER_CONFIG_BYTES
+    if TOKENIZER_CONFIG_FILE in plan.folder.files:
+        tokenizer_bytes[TOKENIZER_CONFIG_FILE] = plan.folder.read(
+            TOKENIZER_CONFIG_FILE, max_bytes=MAX_TOKENIZER_BYTES
         )
     for file_name, content in tokenizer_bytes.items():
         write_whole(target / file_name, content)
@@ -600,7 +564,7 @@ def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Any]
     place = head.folder.locate(SINGLE_FILE)
     with locate_errors(place):
         digest = head.digest(fingerprint(head.weights))
-    names = _list_head_tensors(config)
+    names = list_head_tensors(config)
     root, twins = find_body_prefix(config), find_shared_tensors(config)
     names -= {name for name, twin in twins.items() if twin.startswith(root)}
     tensors, _ = rename_tensors(_read_safetensors(head.weights, place=place))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,13 @@ from audit.models.architectures import (
 )
 from audit.models.conversion import Conversion, read_conversion
 from audit.models.layouts import count_parameters, measure_pass
-from audit.models.model_folder import SINGLE_FILE, ModelFolder, name_place, open_folder
+from audit.models.model_folder import (
+    SINGLE_FILE,
+    ModelFolder,
+    make_printable,
+    name_place,
+    open_folder,
+)
 from audit.models.other_forms import (
     find_other_form,
     guess_kind,
@@ -91,14 +99,9 @@ class ModelSummary:
 def read_model_files(path: Path) -> ModelFiles:
     """Read and check all files of a model directory except the weights themselves."""
     folder = open_folder(path)
-    with refuse_errors(
-        AuditError(
-            "The model's files cannot be understood.",
-            where=folder.name,
-            do="Copy them again from where the model was saved.",
-        )
-    ):
-        raw, place = _read_config(folder), folder.locate("config.json")
+    with refuse_unreadable_files(folder):
+        raw, place = read_config(folder), folder.locate("config.json")
+        _refuse_convertible(folder, raw=raw)
         header, prefixes = read_tensors(folder)
         refuse_missing_kind(raw, tensor_names=header, place=place)
         config = parse_config(raw, place=place)
@@ -108,18 +111,42 @@ def read_model_files(path: Path) -> ModelFiles:
         return ModelFiles(folder, config, tokenizer, prefixes, read_conversion(folder))
 
 
-def _read_config(folder: ModelFolder) -> dict[str, object]:
-    """Read config.json; refuse models in another form or of another kind."""
+def refuse_unreadable_files(folder: ModelFolder) -> AbstractContextManager[None]:
+    """Return a context that refuses a model if reading its files fails in any unforeseen way."""
+    return refuse_errors(
+        AuditError(
+            "The model's files cannot be understood.",
+            where=folder.name,
+            do="Copy them again from where the model was saved.",
+        )
+    )
+
+
+def read_config(folder: ModelFolder, *, model_type: str = "") -> dict[str, object]:
+    """Read config.json, with `model_type` if it names no kind; refuse what no conversion helps."""
     form = find_other_form(folder)
     if form and not form.is_convertible:
         form.refuse(folder)
     refuse_missing_config(folder)
     raw = folder.json("config.json", max_bytes=MAX_CONFIG_BYTES)
-    refuse_other_kinds(raw, place=folder.locate("config.json"))
-    if form:
+    place = folder.locate("config.json")
+    if model_type and raw.get("model_type") not in (None, model_type):
+        raise AuditError(
+            "config.json says that the model is of another kind, {kind}.",
+            where=place,
+            do="Leave out --model-type.",
+            kind=f'"{make_printable(str(raw["model_type"]))}"',
+        )
+    raw |= {"model_type": model_type} if model_type else {}
+    refuse_other_kinds(raw, place=place)
+    return raw
+
+
+def _refuse_convertible(folder: ModelFolder, *, raw: Mapping[str, object]) -> None:
+    """Refuse a form that `models convert` reads, with the options that it needs."""
+    if form := find_other_form(folder):
         kind = "" if raw.get("model_type") else guess_kind(raw, tensor_names=())
         form.refuse(folder, options=f" --model-type {kind}" if kind else "")
-    return raw
 
 
 def inspect_model(path: Path) -> ModelSummary:

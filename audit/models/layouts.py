@@ -257,9 +257,10 @@ def find_body_prefix(config: ModelConfig) -> str:
     return f"{_LAYOUTS[config.architecture].root}."
 
 
-def is_of_head(name: str, *, config: ModelConfig) -> bool:
-    """Whether a tensor of the model belongs to its masked-language-model head."""
-    return not name.startswith(find_body_prefix(config))
+def list_head_tensors(config: ModelConfig) -> set[str]:
+    """Return the names of the tensors of the masked-language-model head."""
+    root = find_body_prefix(config)
+    return {name for name in compute_expected_shapes(config) if not name.startswith(root)}
 
 
 def find_shared_tensors(config: ModelConfig) -> dict[str, str]:

@@ -98,7 +98,7 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
     with locate_errors(place), open_regular(files.weights) as file:
         data = file.read()
     digest = files.digest(hashlib.sha256(data).hexdigest())
-    with refuse_errors(_make_change_error(place)):
+    with refuse_errors(make_change_error(place)):
         tensors = load_tensors(data)
     del data
     current_tensors, _ = rename_tensors(tensors)
@@ -148,7 +148,7 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
     # A new module has random weights; the caller's random generator must not advance.
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
-    with refuse_errors(_make_change_error(place)):
+    with refuse_errors(make_change_error(place)):
         model.load_state_dict(weights, strict=True)
     return model.eval()
 
@@ -172,7 +172,8 @@ def _refuse_overflow(model: nn.Module, tokenizer: Any, *, place: str) -> None:
         )
 
 
-def _make_change_error(place: str) -> AuditError:
+def make_change_error(place: str) -> AuditError:
+    """Return the error for a file that changed while it was being read."""
     return AuditError(
         "The file changed while it was being read.",
         where=place,

@@ -11,7 +11,7 @@ from audit.errors import AuditError
 from audit.foreign import open_regular, parse_json_value
 from audit.home import data_home
 
-LABEL = "trained"
+TRAINED_LABEL = "trained"
 """First part of a trained model's identifier; the second is its run's."""
 
 CONVERTED_FOLDER = CONVERTED_LABEL = "converted"
@@ -39,7 +39,7 @@ def list_trained_models() -> Iterator[tuple[str, Path]]:
             directory = run / MODEL_FOLDER
             is_plain = not run.is_symlink() and not directory.is_symlink()
             if is_plain and (directory / "config.json").is_file():
-                yield f"{LABEL}/{run.name}", directory
+                yield f"{TRAINED_LABEL}/{run.name}", directory
 
 
 def list_converted_models() -> Iterator[tuple[str, Path]]:

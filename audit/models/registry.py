@@ -21,7 +21,7 @@ from audit.models.inspect import ModelSummary, compute_model_digest, inspect_mod
 from audit.models.limited import call_limited
 from audit.models.model_folder import (
     CONVERTED_LABEL,
-    LABEL,
+    TRAINED_LABEL,
     find_snapshot,
     list_converted_models,
     list_trained_models,
@@ -83,7 +83,9 @@ def _inspect_registered(model_id: str, path: Path) -> RegisteredModel:
 
 
 def _list_folders() -> tuple[tuple[str, Path], ...]:
-    return list_registered_folders(VARIABLE, reserved=(LABEL, CONVERTED_LABEL), unnamed="models")
+    return list_registered_folders(
+        VARIABLE, reserved=(TRAINED_LABEL, CONVERTED_LABEL), unnamed="models"
+    )
 
 
 def _walk_folders() -> Iterator[tuple[str, Path]]:

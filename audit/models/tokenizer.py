@@ -25,7 +25,12 @@ from audit.models.architectures import ModelConfig
 from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.mecab_dictionary import find_dictionary_name
 from audit.models.model_folder import COPY_TOKENIZER
-from audit.models.tokenizer_files import CONFIG_FILE, FAST_FILE, TOKENIZER_CLASSES, TokenizerFiles
+from audit.models.tokenizer_files import (
+    FAST_FILE,
+    TOKENIZER_CLASSES,
+    TOKENIZER_CONFIG_FILE,
+    TokenizerFiles,
+)
 from audit.shelf import scratch_folder
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
@@ -113,7 +118,7 @@ def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
     try:
         with scratch_folder() as folder:
             settings = json.dumps(_name_dictionary(files)).encode("ascii")
-            for file, data in {**files.used_files, CONFIG_FILE: settings}.items():
+            for file, data in {**files.used_files, TOKENIZER_CONFIG_FILE: settings}.items():
                 (folder / file).write_bytes(data)
             tokenizer = getattr(transformers, files.built_class).from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False

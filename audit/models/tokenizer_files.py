@@ -51,13 +51,13 @@ from audit.models.sentencepiece_file import (
     read_piece_model,
 )
 
-CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 FAST_FILE = "tokenizer.json"
 _LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
 _PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
 _ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_PIECE_FILES, *_LEGACY_FILES)
 
-_MAX_TOKENIZER_BYTES = 32_000_000
+MAX_TOKENIZER_BYTES = 32_000_000
 _MAX_ADDED = 10_000
 _MAX_SCORE = 1e6
 """Maximum size of a piece's score, a logarithm. Those of published vocabularies are below 200."""
@@ -203,12 +203,12 @@ def read_tokenizer_files(
 ) -> TokenizerFiles:
     """Read the tokenizer of a model with this config.json."""
     all_files = {
-        file: folder.read(file, max_bytes=_MAX_TOKENIZER_BYTES)
-        for file in (CONFIG_FILE, *_ALL_FILES)
+        file: folder.read(file, max_bytes=MAX_TOKENIZER_BYTES)
+        for file in (TOKENIZER_CONFIG_FILE, *_ALL_FILES)
         if file in folder.files
     }
-    with name_place(folder.locate(CONFIG_FILE)):
-        raw = _parse_settings(all_files.pop(CONFIG_FILE, b"{}"))
+    with name_place(folder.locate(TOKENIZER_CONFIG_FILE)):
+        raw = _parse_settings(all_files.pop(TOKENIZER_CONFIG_FILE, b"{}"))
         settings = {key: value for key, value in raw.items() if key in _SETTINGS}
         _refuse_other_flags(settings)
         kind = _choose_tokenizer_class(raw, model_config=model_config)
@@ -254,7 +254,7 @@ def read_tokenizer_files(
     normalizer = None if kind in _BYTE_LEVEL else fast.get("normalizer")
     files.refuse_unfit_case(
         make_normalizer(settings) if make_normalizer else normalizer,
-        place=folder.locate(CONFIG_FILE),
+        place=folder.locate(TOKENIZER_CONFIG_FILE),
     )
     return files
 

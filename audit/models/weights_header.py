@@ -17,7 +17,7 @@ from audit.models.layouts import (
     compute_expected_shapes,
     find_shared_tensors,
     is_known_extra,
-    is_of_head,
+    list_head_tensors,
     update_tensor_name,
 )
 from audit.models.model_folder import (
@@ -164,8 +164,7 @@ def _refuse_other_kind(header: Header, *, config: ModelConfig) -> None:
 
 def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:
     """Refuse a model without a masked-language-model head, and say what it is."""
-    expected = compute_expected_shapes(config)
-    if any(name in header for name in expected if is_of_head(name, config=config)):
+    if list_head_tensors(config) & header.keys():
         return
     if any(name.startswith(_DISCRIMINATOR) for name in header):
         raise AuditError(

@@ -27,7 +27,7 @@ from audit.models.layouts import compute_expected_shapes
 from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
 from audit.models.model_folder import SINGLE_FILE
-from audit.models.tokenizer_files import CONFIG_FILE
+from audit.models.tokenizer_files import TOKENIZER_CONFIG_FILE
 from audit.notes.read import open_notes
 from audit.progress import (
     LOADING,
@@ -200,7 +200,7 @@ def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
     """
     files = read_model_files(parent)
     copied = dict(files.tokenizer.all_files)
-    for name in (_CONFIG, CONFIG_FILE):
+    for name in (_CONFIG, TOKENIZER_CONFIG_FILE):
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
     state = copy_to_main_memory(model.state_dict())

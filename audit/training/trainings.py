@@ -20,7 +20,7 @@ from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model
 from audit.models.limited import call_limited
-from audit.models.model_folder import LABEL, find_display_name
+from audit.models.model_folder import TRAINED_LABEL, find_display_name
 from audit.models.registry import RegisteredModel, find_model_by_digest, load_tokenizer
 from audit.shelf import Shelf
 from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, read_file_states
@@ -440,7 +440,10 @@ def find_pair(model: TrainedModel, *, models: Iterable[RegisteredModel]) -> dict
     "general" is the model from which the training started, "" if it is no longer in the list.
     """
     parent = find_model_by_digest(model.facts.parent_digest, name=model.facts.parent, models=models)
-    return {"general": parent.model_id if parent else "", "hospital": f"{LABEL}/{model.run_id}"}
+    return {
+        "general": parent.model_id if parent else "",
+        "hospital": f"{TRAINED_LABEL}/{model.run_id}",
+    }
 
 
 def find_trained_model(corpus_id: str) -> TrainedModel | None:

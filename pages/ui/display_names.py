@@ -16,7 +16,7 @@ from audit.deid.score_report import Score
 from audit.deid.taggers import DEFAULT, RULES, tagger_names
 from audit.home import salted_digest
 from audit.models.convert import CONVERTED, ConvertedModel
-from audit.models.model_folder import CONVERTED_LABEL, LABEL
+from audit.models.model_folder import CONVERTED_LABEL, TRAINED_LABEL
 from audit.models.registry import RegisteredModel
 from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile
@@ -32,7 +32,7 @@ def model_name(say: Words, model_id: str) -> str:
     folder, _, name = model_id.partition("/")
     if folder.startswith("demo:"):
         return say.text("called_demo_model", name=name, language=folder.removeprefix("demo:"))
-    if folder == LABEL:
+    if folder == TRAINED_LABEL:
         training = next((model for model in MODELS.all() if model.run_id == name), None)
         return training_name(say, training) if training else say.text("called_trained_gone")
     if folder == CONVERTED_LABEL:

@@ -11,7 +11,7 @@ from audit.corpus.other_names import keep_sibling_list
 from audit.errors import AuditError
 from audit.jobs import service
 from audit.jobs.table import Job, read_order
-from audit.models.model_folder import LABEL
+from audit.models.model_folder import TRAINED_LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel, find_model
 from audit.tables import decimal
 from audit.task import queue_of
@@ -169,7 +169,7 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
         variant=model.run_id,
     )
     with fold_details(say, f"train_{model.run_id}"):
-        st.code(f"{LABEL}/{model.run_id}", language=None)
+        st.code(f"{TRAINED_LABEL}/{model.run_id}", language=None)
     if not model.points:
         draw_remark(say, "train_curve_nothing")
         return
@@ -269,7 +269,7 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
     ):
         models = find_pair(hospital, models=cached.models())
         if not is_hospital:
-            models["general"] = f"{LABEL}/{model.run_id}"
+            models["general"] = f"{TRAINED_LABEL}/{model.run_id}"
         corpus = display_names.corpus_of(hospital)
         if corpus is None:  # a list of other notes would not fit
             go_to("audit", names="", passages="", **models)
@@ -406,7 +406,9 @@ def _ask_subject(
 ) -> tuple[RegisteredModel | None, KeptCorpus | None, str]:
     names = display_names.model_names(say, cached.models())
     demo = [code for code in names if code.startswith(DEMO_PREFIX)]
-    own_codes = [code for code in names if code not in demo and not code.startswith(f"{LABEL}/")]
+    own_codes = [
+        code for code in names if code not in demo and not code.startswith(f"{TRAINED_LABEL}/")
+    ]
     parent = pick(say, "train_parent", names, default=demo[0] if demo and not own_codes else "")
     titles = {code: display_names.corpus_name(say, corpus) for code, corpus in corpora.items()}
     corpus = pick(say, "train_corpus", titles, default=next(iter(corpora)))
