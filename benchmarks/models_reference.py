@@ -60,7 +60,7 @@ The head is the part that gives each word a probability; the attacks need it. Th
 head is a stand-in: it is right only if the hospital trained that model further and left its head as
 it was. Reports say whose head a model has.
 
-Nothing is downloaded, no code of a model runs, and no pickle is opened except by a conversion, in a
+Nothing is downloaded, no code of a model runs, and no pickle is loaded except by a conversion, in a
 process that can use no network, program or other file ([security](security.md#pickled-weights)).
 `make docs` writes this page from the code that reads models.
 

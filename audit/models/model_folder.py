@@ -98,8 +98,8 @@ class ModelFolder:
     """A checked directory and the plain files in it.
 
     `path` has its links resolved; `name` is the model's name in messages and results. Only those of
-    the `files` that the model needs are opened, and never a pickle. `folders` are the names of the
-    directories in it.
+    the `files` that the model needs are opened; of a pickle, no more than its first and last bytes,
+    except by `pickled_weights.py`. `folders` are the names of the directories in it.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""List the models of this installation: those in registered folders, and those trained here.
+"""List the models of this installation: in registered folders, trained here, or converted here.
 
 Pages choose a model from this list by its identifier; only the command line accepts a path.
 """
