@@ -84,7 +84,8 @@ def read_header(path: Path) -> Header:
     except OSError as fault:
         raise make_read_error(fault, place="") from None
     refuse_stand_in(start)
-    if start.startswith(_PICKLE_STARTS):
+    # A safetensors file begins with the length of its header, which may look like a pickle's start.
+    if start.startswith(_PICKLE_STARTS) and start[8:9] != b"{":
         raise AuditError(
             "This file has the name of a safetensors file, but torch.save wrote it, in a format "
             "that can run code.",

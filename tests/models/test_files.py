@@ -135,6 +135,17 @@ def test_harmless_settings_and_files_are_accepted(copy):
     assert not canary(copy).exists()
 
 
+def test_a_header_whose_length_looks_like_a_pickle_is_read(copy):
+    data = (copy / WEIGHTS).read_bytes()
+    n_header = int.from_bytes(data[:8], "little")
+    for start in (b"\x80\x02\x01", b"\x80\x04\x01"):
+        n_longer = int.from_bytes(start, "little")
+        header = data[8 : 8 + n_header].ljust(n_longer)
+        longer = n_longer.to_bytes(8, "little") + header + data[8 + n_header :]
+        (copy / WEIGHTS).write_bytes(longer)
+        assert inspect_model(copy).n_parameters > 0
+
+
 def test_a_snapshot_of_a_hub_cache_may_link_into_its_own_blobs(good, tmp_path):
     home = tmp_path / "models--clinic--bert"
     snapshot = home / "snapshots" / "0a1b"
