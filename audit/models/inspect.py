@@ -77,6 +77,8 @@ class ModelFiles:
             "tokenizer_files": files,
             "weights": {SINGLE_FILE: weights},
         }
+        if self.conversion is not None and self.conversion.head_digest:
+            content["head_of"] = self.conversion.head_digest
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 

@@ -71,16 +71,17 @@ _DEBERTA_OUTPUT = _add_biases(
         **_FEED_FORWARD,
     }
 )
-_BERT_HEAD = _add_biases(
+# The bias stands before the decoder's: of two names of one tensor the first is written.
+_BERT_HEAD = {"cls.predictions.bias": "v"} | _add_biases(
     {
         "cls.predictions.transform.dense": "dd",
         "cls.predictions.transform.LayerNorm": "d",
         "cls.predictions.decoder": "vd",
     }
-) | {"cls.predictions.bias": "v"}
-_ROBERTA_HEAD = _add_biases(
+)
+_ROBERTA_HEAD = {"lm_head.bias": "v"} | _add_biases(
     {"lm_head.dense": "dd", "lm_head.layer_norm": "d", "lm_head.decoder": "vd"}
-) | {"lm_head.bias": "v"}
+)
 
 _BERT = _Layout(
     "bert",
@@ -170,10 +171,10 @@ _LAYOUTS = {
                 "ffn_output": "di",
             }
         ),
-        _add_biases(
+        {"predictions.bias": "v"}
+        | _add_biases(
             {"predictions.LayerNorm": "e", "predictions.dense": "ed", "predictions.decoder": "ve"}
-        )
-        | {"predictions.bias": "v"},
+        ),
         _WORDS,
         "predictions.decoder",
         "predictions.bias",

@@ -269,6 +269,9 @@ def test_an_encoder_gets_the_head_of_the_general_model(good: Path, tmp_path: Pat
     assert "general の出力層" in note.render("ja") and note.render("ja").startswith("病院モデルは")
     with pytest.raises(AuditError, match="The head of this model is itself another model's"):
         convert(source, tmp_path / "third", head_from=out)
+    digest = compute_model_digest(out)
+    (out / RECORD_FILE).unlink()  # then it is another model, which no kept audit stands for
+    assert digest == pair.hospital.digest != compute_model_digest(out)
 
 
 @pytest.mark.long
