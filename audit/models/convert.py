@@ -19,7 +19,13 @@ from typing import Any, Literal
 from pydantic import Field
 
 from audit.errors import AuditError, Message
-from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
+from audit.foreign import (
+    is_zip,
+    locate_errors,
+    open_regular,
+    refuse_errors,
+    refuse_without_memory,
+)
 from audit.home import salted_digest
 from audit.models.architectures import ModelConfig, parse_config
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
@@ -180,12 +186,12 @@ def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> N
         raise AuditError("The file is empty.", where=place, do=COPY_FILE)
     if not is_pickle:
         return
-    is_zip = start.startswith(b"PK\x03\x04")
-    if is_zip and b"PK\x05\x06" not in end:
+    is_archive = is_zip(start)
+    if is_archive and b"PK\x05\x06" not in end:
         raise AuditError(
             "The file ends too early: it was not copied completely.", where=place, do=COPY_FILE
         )
-    if not is_zip and not start.startswith(b"\x80"):
+    if not is_archive and not start.startswith(b"\x80"):
         raise AuditError("This is not a PyTorch file.", where=place, do=COPY_FILE)
 
 

@@ -77,7 +77,8 @@ def resolve_model_path(text: str, *, option: str = "model") -> Path:
 
 def _inspect_registered(model_id: str, path: Path) -> RegisteredModel:
     try:
-        return RegisteredModel(model_id, path, inspect_model(path), refusal=Message(""))
+        summary = _inspect_unchanged(path, read_signature(path))
+        return RegisteredModel(model_id, path, summary, refusal=Message(""))
     except AuditError as refused:
         return RegisteredModel(model_id, path, None, refusal=refused.message)
 
@@ -124,6 +125,12 @@ def read_signature(path: Path) -> Signature:
             "The model's directory cannot be read any more.", do="Choose another model."
         ) from None
     return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in entries))
+
+
+@functools.lru_cache(maxsize=256)
+def _inspect_unchanged(path: Path, files: Signature) -> ModelSummary:
+    """Inspect a model once until a file changes; a large SentencePiece file takes seconds."""
+    return inspect_model(path)
 
 
 def look_up_digest(path: Path) -> str:
