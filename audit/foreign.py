@@ -53,14 +53,22 @@ def refuse_errors(refusal: AuditError) -> Iterator[None]:
 
 
 @contextmanager
-def locate_errors(place: str) -> Iterator[None]:
-    """Turn errors of reading a file into an AuditError that names the place."""
+def name_place(place: str) -> Iterator[None]:
+    """Add a place to the errors of a block that have none."""
     try:
         yield
     except AuditError as error:
         if error.where:
             raise
         raise AuditError(error.what, where=place, do=error.do) from None
+
+
+@contextmanager
+def locate_errors(place: str) -> Iterator[None]:
+    """Turn errors of reading a file into an AuditError that names the place."""
+    try:
+        with name_place(place):
+            yield
     except OSError as error:
         sentence = "Cannot be read ({strerror})."
         raise AuditError(sentence, where=place, strerror=error.strerror) from None

@@ -9,19 +9,15 @@ each the least of three tries. `ModelConfig.slowdown` holds the rounded factors.
 from __future__ import annotations
 
 import argparse
-import copy
-import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-
 import torch
-import transformers
 
 from audit.models.architectures import parse_config
 from audit.models.forward import Forward
+from audit.models.load import make_random_module
 
 _RELATIVE: dict[str, Any] = {
     "relative_attention": True,
@@ -64,14 +60,7 @@ def build_forward(name: str, *, n_layers: int) -> Forward:
         "max_position_embeddings": 514,
         **settings,
     }
-    config = parse_config(raw, place=name)
-    library_config = transformers.AutoConfig.for_model(
-        config.architecture,
-        **copy.deepcopy(config.library_settings),
-        attn_implementation=config.attention,
-        use_cache=False,
-    )
-    model = transformers.AutoModelForMaskedLM.from_config(library_config).eval()
+    model = make_random_module(parse_config(raw, place=name))
     return Forward(model, is_plain="packed" not in name)
 
 

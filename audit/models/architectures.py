@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from audit.errors import AuditError
-from audit.models.model_folder import make_printable, name_place
+from audit.foreign import name_place
+from audit.models.model_folder import make_printable
 
 MAX_VOCABULARY = 1_000_000
 MAX_CONFIG_BYTES = 1_000_000

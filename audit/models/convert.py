@@ -22,6 +22,7 @@ from audit.errors import AuditError, Message
 from audit.foreign import (
     is_zip,
     locate_errors,
+    name_place,
     open_regular,
     refuse_errors,
     refuse_without_memory,
@@ -51,7 +52,6 @@ from audit.models.model_folder import (
     SINGLE_FILE,
     ModelFolder,
     make_printable,
-    name_place,
     open_folder,
     refuse_stand_in,
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
-from audit.foreign import locate_errors, refuse_errors
+from audit.foreign import locate_errors, name_place, refuse_errors
 from audit.models.architectures import (
     MAX_CONFIG_BYTES,
     ModelConfig,
@@ -22,13 +22,7 @@ from audit.models.architectures import (
 )
 from audit.models.conversion import Conversion, read_conversion
 from audit.models.layouts import count_parameters, measure_pass
-from audit.models.model_folder import (
-    SINGLE_FILE,
-    ModelFolder,
-    make_printable,
-    name_place,
-    open_folder,
-)
+from audit.models.model_folder import SINGLE_FILE, ModelFolder, make_printable, open_folder
 from audit.models.other_forms import (
     find_other_form,
     guess_kind,

@@ -137,20 +137,26 @@ def _fill_shared_tensors(weights: dict[str, Tensor], *, config: ModelConfig, pla
             )
 
 
-def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
-    """Build the module and copy the weights into its own memory."""
+def make_random_module(config: ModelConfig) -> nn.Module:
+    """Return transformers' module for a configuration, in evaluation mode, with random weights."""
     settings = transformers.AutoConfig.for_model(
         config.architecture,
         **copy.deepcopy(config.library_settings),
         attn_implementation=config.attention,
         use_cache=False,
     )
-    # A new module has random weights; the caller's random generator must not advance.
+    # The caller's random generator must not advance.
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
+    return model.eval()
+
+
+def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
+    """Build the module and copy the weights into its own memory."""
+    model = make_random_module(config)
     with refuse_errors(make_change_error(place)):
         model.load_state_dict(weights, strict=True)
-    return model.eval()
+    return model
 
 
 def _refuse_overflow(model: nn.Module, tokenizer: Any, *, place: str) -> None:

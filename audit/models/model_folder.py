@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import AuditError
-from audit.foreign import open_regular, parse_json_value
+from audit.foreign import name_place, open_regular, parse_json_value
 from audit.home import data_home
 
 TRAINED_LABEL = "trained"
@@ -70,17 +70,6 @@ def find_trained_name(directory: Path) -> str:
         origin = f"{parent} {created[:16].replace('T', ' ')}" if parent and created else name
         name = " ".join(title.split()) or origin
     return f"{name} ({directory.name})" if is_copy else name
-
-
-@contextmanager
-def name_place(place: str) -> Iterator[None]:
-    """Add a place to the errors of a block that have none."""
-    try:
-        yield
-    except AuditError as error:
-        if error.where:
-            raise
-        raise AuditError(error.what, where=place, do=error.do) from None
 
 
 def refuse_more(n: int, *, than: int) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import AuditError, Message
+from audit.foreign import name_place
 from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model, read_model_files
 from audit.models.limited import call_limited
@@ -26,7 +27,6 @@ from audit.models.model_folder import (
     list_converted_models,
     list_trained_models,
     make_printable,
-    name_place,
     refuse_single_file,
 )
 from audit.models.other_forms import has_weights_of_any_form

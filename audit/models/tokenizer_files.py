@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from audit.errors import AuditError, Message
-from audit.foreign import refuse_errors
+from audit.foreign import name_place, refuse_errors
 from audit.models.architectures import (
     FAST_TOKENIZER,
     MAX_VOCABULARY,
@@ -38,7 +38,6 @@ from audit.models.model_folder import (
     COPY_TOKENIZER,
     ModelFolder,
     make_printable,
-    name_place,
     parse_json,
     refuse_more,
 )

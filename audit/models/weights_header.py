@@ -10,7 +10,7 @@ from typing import TypeVar
 from safetensors import safe_open
 
 from audit.errors import AuditError
-from audit.foreign import open_regular, refuse_errors
+from audit.foreign import name_place, open_regular, refuse_errors
 from audit.models.architectures import ModelConfig
 from audit.models.layouts import (
     Shape,
@@ -27,7 +27,6 @@ from audit.models.model_folder import (
     ModelFolder,
     make_printable,
     make_read_error,
-    name_place,
     refuse_stand_in,
 )
 from audit.models.other_forms import guess_kind
