@@ -97,7 +97,7 @@ class PieceModel:
 def read_piece_model(data: bytes) -> PieceModel:
     """Read a SentencePiece file with a Unigram model; refuse others, and damaged ones."""
     messages: dict[int, list[object]] = {_PIECES: [], _TRAINER: [], _NORMALIZER: []}
-    for number, content in _read_fields(data, most=MAX_VOCABULARY + _MAX_FIELDS):
+    for number, content in _read_fields(data, max_fields=MAX_VOCABULARY + _MAX_FIELDS):
         if number in messages:
             messages[number].append(content)
     refuse_more(len(messages[_PIECES]), than=MAX_VOCABULARY)
@@ -107,7 +107,7 @@ def read_piece_model(data: bytes) -> PieceModel:
         {
             number: field
             for content in messages[part]
-            for number, field in _read_fields(_check_kind(content, bytes), most=_MAX_FIELDS)
+            for number, field in _read_fields(_check_kind(content, bytes), max_fields=_MAX_FIELDS)
         }
         for part in (_TRAINER, _NORMALIZER)
     )
@@ -139,7 +139,7 @@ def read_piece_model(data: bytes) -> PieceModel:
 
 def _read_piece(content: object) -> tuple[str, float, int]:
     text, score, kind = b"", 0.0, 1
-    for number, field in _read_fields(_check_kind(content, bytes), most=_MAX_PIECE_FIELDS):
+    for number, field in _read_fields(_check_kind(content, bytes), max_fields=_MAX_PIECE_FIELDS):
         if number == 1:
             text = _check_kind(field, bytes)
         elif number == 2:
@@ -154,12 +154,12 @@ def _read_piece(content: object) -> tuple[str, float, int]:
         raise _make_file_error() from None
 
 
-def _read_fields(data: bytes, *, most: int) -> Iterator[tuple[int, int | float | bytes]]:
+def _read_fields(data: bytes, *, max_fields: int) -> Iterator[tuple[int, int | float | bytes]]:
     """Yield number and content of each field of a message, in the wire format."""
     place, end, n_fields = 0, len(data), 0
     while place < end:
-        if (n_fields := n_fields + 1) > most:
-            refuse_more(n_fields, than=most)
+        if (n_fields := n_fields + 1) > max_fields:
+            refuse_more(n_fields, than=max_fields)
         key, place = _read_varint(data, place)
         number, wire = key >> 3, key & 7
         if wire == _VARINT:
@@ -356,10 +356,10 @@ def _build_post_processor(
     kind: str, *, roles: Mapping[str, str], ids: Mapping[str, int]
 ) -> Component | None:
     """Return the frame of special tokens around a text in the form of tokenizer.json."""
-    before, after = roles.get("cls_token", ""), roles.get("sep_token", "")
+    first_token, last_token = roles.get("cls_token", ""), roles.get("sep_token", "")
     if kind == "T5Tokenizer":
-        before, after = "", roles["eos_token"]
-    if after not in ids or (before and before not in ids) or kind == "LlamaTokenizer":
+        first_token, last_token = "", roles["eos_token"]
+    if kind == "LlamaTokenizer" or last_token not in ids or first_token not in (*ids, ""):
         return None
     is_fairseq = SPECIAL_TOKENS[kind] is _FAIRSEQ
     second = 0 if is_fairseq or kind == "T5Tokenizer" else 1
@@ -367,15 +367,15 @@ def _build_post_processor(
     def special(token: str, type_id: int = 0) -> list[Component]:
         return [{"SpecialToken": {"id": token, "type_id": type_id}}] if token else []
 
-    single = [*special(before), {"Sequence": {"id": "A", "type_id": 0}}, *special(after)]
-    other = [{"Sequence": {"id": "B", "type_id": second}}, *special(after, second)]
+    single = [*special(first_token), {"Sequence": {"id": "A", "type_id": 0}}, *special(last_token)]
+    second_text = [{"Sequence": {"id": "B", "type_id": second}}, *special(last_token, second)]
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, *(special(after) if is_fairseq else []), *other],
+        "pair": [*single, *(special(last_token) if is_fairseq else []), *second_text],
         "special_tokens": {
             token: {"id": token, "ids": [ids[token]], "tokens": [token]}
-            for token in (before, after)
+            for token in (first_token, last_token)
             if token
         },
     }

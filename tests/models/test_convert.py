@@ -102,8 +102,8 @@ def list_names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_converted_model_is_the_model_itself(kind: str, tmp_path: Path) -> None:
     folder = MAKERS[kind](tmp_path / "model")
-    whole = Path(shutil.copytree(folder, tmp_path / "whole"))
-    expected = load_model(whole).model.state_dict()
+    original = Path(shutil.copytree(folder, tmp_path / "whole"))
+    expected = load_model(original).model.state_dict()
     (folder / "train.py").write_text("raise SystemExit")
     for form, spoil in FORMS.items():
         source = Path(shutil.copytree(folder, tmp_path / form))
@@ -113,7 +113,7 @@ def test_a_converted_model_is_the_model_itself(kind: str, tmp_path: Path) -> Non
         weights = load_model(out).model.state_dict()
         assert weights.keys() == expected.keys()
         assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
-        assert list_names(out) == sorted({*list_names(whole), RECORD_FILE})
+        assert list_names(out) == sorted({*list_names(original), RECORD_FILE})
         assert list_names(source) == source_names
         assert {path.stat().st_mode & 0o777 for path in out.iterdir()} == {0o600}
         record = json.loads((out / RECORD_FILE).read_text())
@@ -155,9 +155,9 @@ def test_number_types_and_tied_tensors_stay(copy: Path, tmp_path: Path) -> None:
 # Hostile files.
 
 
-def refuse_hostile(name: str, folder: Path, whole: Path) -> str:
+def refuse_hostile(name: str, folder: Path, model_folder: Path) -> str:
     """Convert a hostile file; return the refusal, and check that nothing else came of it."""
-    source = Path(shutil.copytree(whole, folder / "model"))
+    source = Path(shutil.copytree(model_folder, folder / "model"))
     (source / WEIGHTS).unlink()
     canary = folder / "canary"
     HOSTILE[name](source / PICKLE, canary)
@@ -194,10 +194,10 @@ def test_no_hostile_file_runs_code_hangs_or_leaves_anything(good: Path, tmp_path
 def test_a_damaged_file_is_refused_or_gives_numbers(copy: Path, tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     pickle_weights(copy)
-    whole = (copy / PICKLE).read_bytes()
+    pickle_bytes = (copy / PICKLE).read_bytes()
     n_refused = 0
     for i in range(40):
-        data = bytearray(whole)
+        data = bytearray(pickle_bytes)
         for place in torch.randint(len(data), (1 + i % 4,), generator=generator).tolist():
             data[place] ^= 1 << i % 8
         (copy / PICKLE).write_bytes(data)
@@ -242,7 +242,7 @@ def test_code_that_would_run_after_all_reaches_nothing(tmp_path: Path) -> None:
 
 def test_an_encoder_gets_the_head_of_the_general_model(good: Path, tmp_path: Path) -> None:
     source = save_body(make_bert(tmp_path / "ward", seed=5))
-    own = load_file(make_bert(tmp_path / "whole", seed=5) / WEIGHTS)
+    body = load_file(make_bert(tmp_path / "whole", seed=5) / WEIGHTS)
     assert find_need(source) == "weights"
     with pytest.raises(
         AuditError, match=r"^ward: The weights were saved without the masked-language-model head"
@@ -252,12 +252,12 @@ def test_an_encoder_gets_the_head_of_the_general_model(good: Path, tmp_path: Pat
     out = convert(source, tmp_path / "out", head_from=general)
     tensors, head = load_file(out / WEIGHTS), load_file(general / WEIGHTS)
     for name, tensor in tensors.items():
-        origin = head if name.startswith("cls.") else own
+        origin = head if name.startswith("cls.") else body
         assert name.startswith("bert.pooler.") or torch.equal(tensor, origin[name]), name
     pair = load_pair(general, out)
     embedding = pair.hospital.model.get_input_embeddings().weight
     assert pair.hospital.model.get_output_embeddings().weight is embedding
-    assert torch.equal(embedding, own["bert.embeddings.word_embeddings.weight"])
+    assert torch.equal(embedding, body["bert.embeddings.word_embeddings.weight"])
     record = json.loads((out / RECORD_FILE).read_text())
     assert (record["head_name"], record["head_digest"], record["prefix_added"]) == (
         "general",
@@ -277,12 +277,12 @@ def test_an_encoder_gets_the_head_of_the_general_model(good: Path, tmp_path: Pat
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_body_and_head_of_one_model_are_that_model(kind: str, tmp_path: Path) -> None:
-    whole = make_encoder(tmp_path / "whole", kind)
-    pickled = pickle_weights(Path(shutil.copytree(whole, tmp_path / "pickled")))
-    body = save_body(Path(shutil.copytree(whole, tmp_path / "body")))
-    assert load_pair(whole, convert(pickled, tmp_path / "out")).is_one_model
-    out = convert(body, tmp_path / "joined", head_from=whole)
-    assert load_pair(whole, out).is_one_model
+    model_folder = make_encoder(tmp_path / "whole", kind)
+    pickled = pickle_weights(Path(shutil.copytree(model_folder, tmp_path / "pickled")))
+    body = save_body(Path(shutil.copytree(model_folder, tmp_path / "body")))
+    assert load_pair(model_folder, convert(pickled, tmp_path / "out")).is_one_model
+    out = convert(body, tmp_path / "joined", head_from=model_folder)
+    assert load_pair(model_folder, out).is_one_model
 
 
 @pytest.mark.parametrize(

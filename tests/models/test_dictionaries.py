@@ -61,18 +61,18 @@ def test_a_copy_of_the_tokenizer_keeps_its_dictionary(folder, tmp_path):
     twin = Path(shutil.copytree(folder, tmp_path / "twin"))
     tokenizer = load_model(twin).tokenizer
     shutil.rmtree(twin)
-    for other in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
-        assert split(other) == split(tokenizer)
+    for tokenizer_copy in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
+        assert split(tokenizer_copy) == split(tokenizer)
 
 
 def test_the_dictionary_is_part_of_the_model(folder, tmp_path):
-    other = Path(shutil.copytree(folder, tmp_path / "other"))
-    load_pair(folder, other)
-    assert compute_model_digest(folder) == compute_model_digest(other)
-    compile_dictionary(other / "words.dic", [WORD])
-    assert compute_model_digest(folder) != compute_model_digest(other)
+    twin = Path(shutil.copytree(folder, tmp_path / "other"))
+    load_pair(folder, twin)
+    assert compute_model_digest(folder) == compute_model_digest(twin)
+    compile_dictionary(twin / "words.dic", [WORD])
+    assert compute_model_digest(folder) != compute_model_digest(twin)
     with pytest.raises(AuditError, match=r"different tokenizers: .*user dictionary"):
-        load_pair(folder, other)
+        load_pair(folder, twin)
 
 
 def test_a_model_trained_from_it_has_the_dictionary_too(folder, tmp_path):
@@ -110,19 +110,19 @@ HOSTILE = {
 
 
 def test_a_dictionary_made_by_hand_is_accepted(folder, tmp_path):
-    own = Path(shutil.copytree(folder, tmp_path / "own"))
-    (own / "words.dic").write_bytes(write_dictionary([WORD.encode(), b"abc"]))
-    assert WORD in split(load_model(own).tokenizer)
+    model = Path(shutil.copytree(folder, tmp_path / "own"))
+    (model / "words.dic").write_bytes(write_dictionary([WORD.encode(), b"abc"]))
+    assert WORD in split(load_model(model).tokenizer)
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_damaged_dictionary_is_refused_before_mecab_sees_it(case, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("fugashi.GenericTagger", None)
-    own = Path(shutil.copytree(folder, tmp_path / "own"))
-    (own / "words.dic").write_bytes(HOSTILE[case])
+    model = Path(shutil.copytree(folder, tmp_path / "own"))
+    (model / "words.dic").write_bytes(HOSTILE[case])
     for read in (inspect_model, load_model):
         with pytest.raises(AuditError) as refused:
-            read(own)
+            read(model)
         assert str(refused.value) == (
             "own/words.dic: This is not a complete MeCab user dictionary in UTF-8. Copy the file "
             "again from where the model was saved."
@@ -142,12 +142,12 @@ def test_a_damaged_dictionary_is_refused_before_mecab_sees_it(case, folder, tmp_
 def test_other_options_and_other_dictionaries_are_refused(
     option, system, refusal, folder, tmp_path
 ):
-    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    model = Path(shutil.copytree(folder, tmp_path / "own"))
     edit_json(
-        own, "tokenizer_config.json", mecab_kwargs={"mecab_dic": system, "mecab_option": option}
+        model, "tokenizer_config.json", mecab_kwargs={"mecab_dic": system, "mecab_option": option}
     )
     with pytest.raises(AuditError) as refused:
-        inspect_model(own)
+        inspect_model(model)
     assert refusal in str(refused.value)
 
 
@@ -159,10 +159,10 @@ def test_other_options_and_other_dictionaries_are_refused(
 def test_other_splitters_are_refused_with_the_settings_for_text_that_is_split(
     splitter, subword, replacement, folder, tmp_path
 ):
-    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    model = Path(shutil.copytree(folder, tmp_path / "own"))
     names = {"word_tokenizer_type": splitter, "subword_tokenizer_type": subword}
-    edit_json(own, "tokenizer_config.json", **names)
+    edit_json(model, "tokenizer_config.json", **names)
     with pytest.raises(AuditError) as refused:
-        inspect_model(own)
+        inspect_model(model)
     assert f"Words cannot be split with {splitter} here." in str(refused.value)
     assert replacement in str(refused.value)

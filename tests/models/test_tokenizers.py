@@ -60,7 +60,7 @@ SYLLABLES = [a + b + c + d for a in "bdfglmns" for b in "aeiou" for c in "bdfl" 
 def build_reference(kind: str) -> Any:
     """Return the tokenizer that transformers itself builds from a vocabulary, without a file."""
     listed, character_map = pieces(), make_character_map(FULL_WIDTH)
-    more: dict[str, Any] = {"_spm_precompiled_charsmap": character_map}
+    settings: dict[str, Any] = {"_spm_precompiled_charsmap": character_map}
     vocabulary = [*((token, 0.0) for token in HEADS.get(kind, ())), *listed]
     if kind == "XLMRobertaTokenizer":
         vocabulary = fairseq_vocabulary(listed)
@@ -69,9 +69,9 @@ def build_reference(kind: str) -> Any:
         scores = dict.fromkeys(head, 0.0) | {"<unk>NOTUSED": -100.0}
         vocabulary = [*scores.items(), *listed, ("<mask>", 0.0)]
     elif kind == "AlbertTokenizer":
-        more |= {"do_lower_case": False, "keep_accents": True}
+        settings |= {"do_lower_case": False, "keep_accents": True}
     elif kind in ROLES:
-        more |= ROLES[kind]
+        settings |= ROLES[kind]
     if kind == "LlamaTokenizer":  # byte pairs, with bytes for unknown characters
         tokens = [
             *HEADS[kind],
@@ -83,13 +83,13 @@ def build_reference(kind: str) -> Any:
         merges = [("▁", "J"), ("o", "h")]
         vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
         return transformers.LlamaTokenizer(vocab=vocabulary, merges=merges, **ROLES[kind])
-    return getattr(transformers, kind)(vocab=vocabulary, **more)
+    return getattr(transformers, kind)(vocab=vocabulary, **settings)
 
 
 @pytest.mark.parametrize("kind", sorted(set(PIECE_FILES) - {"LlamaTokenizer"}))
 def test_a_sentencepiece_file_splits_text_as_transformers_own_class(kind, tmp_path):
-    more = {"do_lower_case": False, "keep_accents": True} if kind == "AlbertTokenizer" else {}
-    folder = make_piece_model(tmp_path / "model", kind, **{**ROLES.get(kind, {}), **more})
+    settings = {"do_lower_case": False, "keep_accents": True} if kind == "AlbertTokenizer" else {}
+    folder = make_piece_model(tmp_path / "model", kind, **{**ROLES.get(kind, {}), **settings})
     tokenizer, reference = load_model(folder).tokenizer, build_reference(kind)
     assert inspect_model(folder).tokenizer == kind
     # transformers 5 leaves the map of characters out of these two.
@@ -144,10 +144,10 @@ def test_models_of_fairseq_have_their_special_tokens_before_and_the_mask_behind_
 def test_tokenizer_json_is_used_as_it_is(tmp_path):
     folder = make_unigram_roberta(tmp_path / "model")
     tokenizer = load_model(folder).tokenizer
-    whole = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    library_tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     for sentence in SENTENCES:
         ids = tokenizer(sentence, add_special_tokens=False)["input_ids"]
-        assert ids == whole.encode(sentence).ids
+        assert ids == library_tokenizer.encode(sentence).ids
     assert tokenizer.tokenize("Ｊｏｈｎ") == ["▁John"]
     assert tokenizer.tokenize("山田花子") == ["▁", "山田", "花子"]
 
