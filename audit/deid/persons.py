@@ -300,13 +300,14 @@ class People:
 
     def find_surname_length(self, name: str) -> int | None:
         """Return the length of the surname in the unspaced name of a known person; else None."""
-        places = range(1, len(name))
-        are_persons = (
-            self.find_person(part_key(name[n:]), part_key(name[:n])) is not None for n in places
-        )
-        return next(
-            (n for n, is_person in zip(places, are_persons, strict=True) if is_person), None
-        )
+        n_longest = max(map(len, self.parts), default=0)
+        for n in range(1, len(name)):
+            surname = part_key(name[:n])
+            if len(surname) > n_longest + 1:  # a mark may still join its letter
+                return None
+            if self.find_person(part_key(name[n:]), surname) is not None:
+                return n
+        return None
 
     def is_blocked(self, part: str) -> bool:
         """Whether a part of a surrogate holds a true part, or is held by one."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from audit.notes.mentions import examine_ages, find_mentions
 from audit.notes.mentions_ja import split_japanese_name
 from audit.notes.placeholders import find_loose_slot, find_name_slot
 from audit.notes.sentences import find_sentences
+from tests.linear_time import assert_linear_time
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="the shared texts are not here")
@@ -161,17 +161,8 @@ HOSTILE: dict[str, tuple[Callable[[str], object], int, tuple[str, ...]]] = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_texts_take_time_linear_in_their_length(what: str) -> None:
     work, n_chars, pieces = HOSTILE[what]
-
-    def seconds(text: str) -> float:
-        begin = time.perf_counter()
-        work(text)
-        return time.perf_counter() - begin
-
     for piece in pieces:
-        small, large = ((piece * n)[:n] for n in (n_chars, 4 * n_chars))
-        # Four times the text; nine leaves room for a busy machine, and a square law needs sixteen.
-        limit = 9 * min(seconds(small) for _ in range(2)) + 0.15
-        assert min(seconds(large) for _ in range(2)) < limit, piece
+        assert_linear_time(work, piece, n_chars)
 
 
 @given(
