@@ -45,38 +45,11 @@ from audit.corpus.examine import HeldOutCounts, read_examination
 from audit.corpus.make import CorpusTask
 from audit.corpus.other_names import make_sibling_list
 from audit.corpus.own_controls import OwnControls, add_own_controls
-from audit.deid import incoming_notes as handed_in
-from audit.deid import leftovers
-from audit.deid.coverage import describe_rows, list_coverage
-from audit.deid.generative.causal_model import LocalModel
-from audit.deid.pipeline import build_named
-from audit.deid.policy import ALL_OUT, find_policy
-from audit.deid.release import SURROGATE, Release
-from audit.deid.releases import RELEASES, list_releases, record_release, release_sharing_key
-from audit.deid.rules import RuleTagger
-from audit.deid.score_report import (
-    SCORES,
-    SHARES,
-    ScoreSummary,
-    Source,
-    compare_all,
-    misses_csv,
-    read_cases,
-)
-from audit.deid.scoring import ScoreTask
-from audit.deid.tagger import TAGGER
-from audit.deid.tagger_config import (
-    FROM_ENCODER,
-    FROM_SCRATCH,
-    FROM_TAGGER,
-    GenerativeFacts,
-    Lora,
-    TaggerFacts,
-    TaggerSettings,
-    TuningSettings,
-    make_token_settings,
-)
-from audit.deid.taggers import (
+from audit.deid.find.causal_model import LocalModel
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.tagger import TAGGER
+from audit.deid.find.tagger_facts import GenerativeFacts, TaggerFacts
+from audit.deid.find.taggers import (
     DEFAULT,
     RULES,
     TAGGER_SEPARATOR,
@@ -85,7 +58,34 @@ from audit.deid.taggers import (
     list_taggers,
     load_tagger,
 )
-from audit.deid.tagging import (
+from audit.deid.invent.pipeline import build_named
+from audit.deid.learn.tagger_task import (
+    FROM_ENCODER,
+    FROM_SCRATCH,
+    FROM_TAGGER,
+    Lora,
+    TaggerSettings,
+    TaggerTask,
+    TuningSettings,
+    make_token_settings,
+)
+from audit.deid.measure import leftovers
+from audit.deid.measure.coverage import describe_rows, list_coverage
+from audit.deid.measure.score_report import (
+    SCORES,
+    SHARES,
+    ScoreSummary,
+    Source,
+    compare_all,
+    misses_csv,
+    read_cases,
+)
+from audit.deid.measure.scoring import ScoreTask
+from audit.deid.redact.policy import ALL_OUT, find_policy
+from audit.deid.redact.release import SURROGATE, Release
+from audit.deid.sets import incoming_notes as handed_in
+from audit.deid.sets.releases import RELEASES, list_releases, record_release, release_sharing_key
+from audit.deid.sets.tagging import (
     CENSUS,
     FALLBACK,
     REDACTED,
@@ -94,7 +94,6 @@ from audit.deid.tagging import (
     Uncopied,
     tag_notes,
 )
-from audit.deid.tasks import TaggerTask
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, count_cores

@@ -60,12 +60,12 @@ class Periods(Record):
 KINDS = tuple(Periods.model_fields)
 """The order of purging: a kind comes before the kinds on which it depends."""
 _SHELVES = {
-    "scores": ("audit.deid.score_report:SCORES",),
-    "tagged": ("audit.deid.tagged_sets:TAGGED_SETS", "audit.deid.releases:RELEASES"),
+    "scores": ("audit.deid.measure.score_report:SCORES",),
+    "tagged": ("audit.deid.sets.tagged_sets:TAGGED_SETS", "audit.deid.sets.releases:RELEASES"),
     "models": (
         "audit.training.trainings:MODELS",
         "audit.models.convert:CONVERTED",
-        "audit.deid.taggers:TAGGERS",
+        "audit.deid.find.taggers:TAGGERS",
     ),
     "corpora": ("audit.corpus.corpora:CORPORA",),
     "experiments": ("audit.experiment.leakage:LEAKAGE",),

@@ -4,7 +4,7 @@ python -m benchmarks.default_tagger [--out FOLDER] [--seed N] [--epochs X] [--me
 
 Writes `tagger.json`, `model/` and `how.json`, which says how it was made and what it reaches on
 styles of notes that it was not trained on. `--measure-again` trains nothing and measures anew, as
-after a change of the rules. The recipe made `audit/deid/default_tagger`, the usual folder.
+after a change of the rules. The recipe made `audit/deid/find/default_tagger`, the usual folder.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from audit.deid.network.token_tagger import load_token_tagger
-from audit.deid.network.training import Material, pair_documents, train_tagger
-from audit.deid.rules import RuleTagger
-from audit.deid.score_report import ScoreCounts, score_pairs, score_summary
-from audit.deid.span_matching import OPTIMAL
-from audit.deid.tagger import MODEL, TAGGER, Tags, drop_overlaps
-from audit.deid.tagger_config import TaggerFacts, TaggerSettings
-from audit.deid.taggers import JOIN_RULE, LANGUAGES, SHIPPED, combine_spans, combined_digest
-from audit.deid.tasks import TaggerTask
+from audit.deid.find.network.token_tagger import load_token_tagger
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.tagger import MODEL, TAGGER, Tags, drop_overlaps
+from audit.deid.find.tagger_facts import TaggerFacts
+from audit.deid.find.taggers import JOIN_RULE, LANGUAGES, SHIPPED, combine_spans, combined_digest
+from audit.deid.learn.tagger_task import TaggerSettings, TaggerTask
+from audit.deid.learn.training import Material, pair_documents, train_tagger
+from audit.deid.measure.score_report import ScoreCounts, score_pairs, score_summary
+from audit.deid.measure.span_matching import OPTIMAL
 from audit.notes.formats import format_jsonl_line, write_jsonl
 from audit.notes.spans import Span, TaggedDocument, build_document
 from audit.rng import generator

@@ -25,14 +25,14 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.generative.causal_model import (
+from audit.deid.find.causal_model import (
     CausalModel,
     GenerationRequest,
     generate_answers,
     load_causal,
 )
-from audit.deid.generative.tuning import CopyLearner, Example, add_adapter
-from audit.deid.tagger_config import Lora, TuningSettings
+from audit.deid.learn.tagger_task import Lora, TuningSettings
+from audit.deid.learn.tuning import CopyLearner, Example, add_adapter
 from audit.training.loop import Hardware
 
 # layers, width, inner width, heads, heads of keys

@@ -20,11 +20,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from audit.deid.known_names import add_known_names, read_certain_names
-from audit.deid.release import Release
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import DEFAULT, RULES, load_tagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.known_names import add_known_names, read_certain_names
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import DEFAULT, RULES, load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagging import tag_notes
 from audit.names.people import (
     ENGLISH,
     JAPANESE,

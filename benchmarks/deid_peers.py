@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.cli import call_command, parse_options
-from audit.deid.score_report import SHARES
-from audit.deid.taggers import list_taggers
+from audit.deid.find.taggers import list_taggers
+from audit.deid.measure.score_report import SHARES
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TaggedDocument

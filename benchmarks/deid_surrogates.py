@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from audit.deid.persons import PatientNames
-from audit.deid.release import Release, is_placeholder
-from audit.deid.sexes import sex_of_given_name
+from audit.deid.redact.persons import PatientNames
+from audit.deid.redact.release import Release, is_placeholder
+from audit.deid.redact.sexes import sex_of_given_name
 from audit.names.people import (
     ENGLISH,
     JAPANESE,

@@ -22,10 +22,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.release import Release
-from audit.deid.tagger import is_light, tag_and_check
-from audit.deid.taggers import load_tagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.tagger import is_light, tag_and_check
+from audit.deid.find.taggers import load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagging import tag_notes
 from audit.executor import count_cores
 from audit.notes.read import open_notes
 from benchmarks.synthetic import in_turn

@@ -15,11 +15,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from audit.deid.score_report import SAME, ScoreCounts, SpanCase, score_pairs
-from audit.deid.span_matching import ANY
-from audit.deid.span_metrics import LabelScore, Pair, measure_counts
-from audit.deid.tagger import Tagger, Tags, tag_and_check
-from audit.deid.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
+from audit.deid.find.tagger import Tagger, Tags, tag_and_check
+from audit.deid.find.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
+from audit.deid.measure.score_report import SAME, ScoreCounts, SpanCase, score_pairs
+from audit.deid.measure.span_matching import ANY
+from audit.deid.measure.span_metrics import LabelScore, Pair, measure_counts
 from audit.notes.spans import TYPES, TaggedDocument, merge_spans
 from benchmarks.default_tagger import shown_measures
 from tests.deid.unseen_notes import KINDS, PROXIES, read_marked_notes

@@ -211,7 +211,7 @@ def training(tree: Tree) -> Iterator[tuple[str, Any]]:
     order = "--steps 12 --batch 8 --tokens 64 --checkpoint-every 4 --json --out"
     yield "pretrain", tree.call("pretrain --general", general, "--notes", notes, order, out)
     yield "pretrained weights", _read_files(out / "model", only=("model.safetensors",))
-    gold, out = CHECKOUT / "audit/deid/example/en.jsonl", tree.place / "tagger"
+    gold, out = CHECKOUT / "audit/deid/measure/example/en.jsonl", tree.place / "tagger"
     yield "deid train", tree.call("deid train --gold", gold, "--epochs 1 --json --out", out)
     yield (
         "tagger weights",

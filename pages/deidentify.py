@@ -11,14 +11,21 @@ from typing import Any
 
 import streamlit as st
 
-from audit.deid.coverage import describe_rows, list_coverage
-from audit.deid.incoming_notes import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
-from audit.deid.keys import Key
-from audit.deid.kinds import Kind
-from audit.deid.policy import ALL_OUT, READY, Policy, read_policy
-from audit.deid.release import MODES, SURROGATE, Release
-from audit.deid.releases import list_releases, release_sharing_key
-from audit.deid.tagged_sets import (
+from audit.deid.find.taggers import (
+    TAGGER_SEPARATOR,
+    KnownTagger,
+    find_tagger,
+    load_tagger,
+    shipped_figures,
+)
+from audit.deid.measure.coverage import describe_rows, list_coverage
+from audit.deid.redact.keys import Key
+from audit.deid.redact.kinds import Kind
+from audit.deid.redact.policy import ALL_OUT, READY, Policy, read_policy
+from audit.deid.redact.release import MODES, SURROGATE, Release
+from audit.deid.sets.incoming_notes import ENDINGS, MAX_FILES, MAX_UPLOAD_MB
+from audit.deid.sets.releases import list_releases, release_sharing_key
+from audit.deid.sets.tagged_sets import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
     ByNote,
@@ -35,14 +42,7 @@ from audit.deid.tagged_sets import (
     tag_text,
     undo_correction,
 )
-from audit.deid.taggers import (
-    TAGGER_SEPARATOR,
-    KnownTagger,
-    find_tagger,
-    load_tagger,
-    shipped_figures,
-)
-from audit.deid.tagging import FALLBACK, WITHHOLD, Uncopied, policy_part
+from audit.deid.sets.tagging import FALLBACK, WITHHOLD, Uncopied, policy_part
 from audit.deid.tasks import NotesToTag, TaggingTask, read_uploads, single_text, tagging_task
 from audit.errors import AuditError
 from audit.foreign import find_text_form

@@ -1,4 +1,4 @@
-"""The long tasks of de-identification: tagging notes, and training taggers; torch-free."""
+"""The long task of de-identification: the tagging of a set of notes; torch-free."""
 
 from __future__ import annotations
 
@@ -8,29 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Self
 
-from pydantic import Field, model_validator
-
-from audit.deid.copies import json_line
-from audit.deid.generative.causal_model import check_directory, model_files
-from audit.deid.incoming_notes import FHIR_ENDINGS, Files, check_lone_note, notes_as_jsonl
-from audit.deid.leftovers import write_leftovers
-from audit.deid.policy import ALL_OUT, Policy
-from audit.deid.release import Release
-from audit.deid.tagged_sets import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
-from audit.deid.tagger_config import TaggerFacts, TaggerSettings, TuningSettings, file_digests
-from audit.deid.taggers import (
+from audit.deid.find.copies import json_line
+from audit.deid.find.taggers import (
     COMBINED,
     PACKAGED,
     RULES,
-    TRAINED,
     KnownTagger,
     load_tagger,
-    network_folder,
-    tagger_dir,
 )
-from audit.deid.tagging import FALLBACK, Uncopied, tag_notes
+from audit.deid.measure.leftovers import write_leftovers
+from audit.deid.redact.policy import ALL_OUT, Policy
+from audit.deid.redact.release import Release
+from audit.deid.sets.incoming_notes import FHIR_ENDINGS, Files, check_lone_note, notes_as_jsonl
+from audit.deid.sets.tagged_sets import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
+from audit.deid.sets.tagging import FALLBACK, Uncopied, tag_notes
 from audit.errors import AuditError
 from audit.executor import count_cores
 from audit.foreign import decode_text, is_fhir
@@ -39,7 +31,6 @@ from audit.notes.read import open_notes, resolve_note_file
 from audit.patients.finder import FINDER_VERSION
 from audit.patients.register import open_register, read_register
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, read_file_states
-from audit.training.config import LossPoint
 
 _SHORT_BYTES = {RULES: 2_000_000, COMBINED: 2_000_000, "token": 400_000, PACKAGED: 400_000}
 """The largest upload that is tagged beside an audit: an encoder reads 1,400 characters a second on
@@ -239,113 +230,3 @@ def _identity(file: NotesToTag) -> object:
     if file.content is not None:
         return hashlib.sha256(file.content).hexdigest()
     return read_file_states(resolve_note_file(file.file_id), where="notes")
-
-
-class TaggerTask(Task):
-    """The training of a token classifier, or the tuning of a causal language model."""
-
-    job = "tagger"
-    flags: ClassVar = {"base": "--from"}
-
-    settings: TaggerSettings | TuningSettings
-    """The type of the settings decides what is trained."""
-    gold: tuple[Path, ...] = Field(
-        default=(), description="annotated notes: a file or a folder of any format of `deid`"
-    )
-    validation: tuple[Path, ...] = Field(
-        default=(), description="annotated notes to measure on; without it a tenth of the patients"
-    )
-    start: Path | None = None
-    """Directory of the encoder or of the language model; None trains a small character network."""
-    base: str = Field(
-        default="",
-        description="tagger whose network of words is trained on: default, trained/ID, or a folder",
-    )
-    label_map: dict[str, str] = Field(default_factory=dict)
-    """Maps an unknown label to one of the five types, or to "" to leave its spans out."""
-    title: str = Field(default="", max_length=200, description="for the list of taggers")
-    out: Path | None = Field(
-        default=None,
-        description="folder of the tagger; without it, it is kept among the trained ones",
-    )
-    device: Device = Field(default="auto", description="where it is trained")
-    tagger_id: str = ""
-    """The identifier of the kept tagger; known once the question is asked."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.gold:
-            raise AuditError("There are no gold notes to train on.", where="gold notes")
-        if self.base and (self.start or isinstance(self.settings, TuningSettings)):
-            raise AuditError(
-                "A training goes on from a network of words alone; this tagger is of another kind.",
-                where="--from",
-                do="Leave the encoder or the language model out.",
-            )
-        return self
-
-    @property
-    def folder(self) -> Path:
-        """The folder in which the tagger is made."""
-        return self.out or tagger_dir(self.tagger_id)
-
-    def question(self) -> Question:
-        """Return the question; equal questions train one tagger, and resume its training."""
-        model: object = None
-        if isinstance(self.settings, TuningSettings):
-            check_directory(self.start or Path())
-            model = read_file_states(*model_files(self.start or Path()), where="language model")
-        elif self.start is not None:
-            if not (self.start / "config.json").is_file():
-                raise AuditError("There is no model directory with a config.json.", where="encoder")
-            model = file_digests(self.start)
-        elif self.base:
-            model = TaggerFacts.of_folder(network_folder(self.base)).digest()
-        notes = [
-            read_file_states(*files, where="annotated notes")
-            for files in (self.gold, self.validation)
-        ]
-        about = [self.settings.plain(), notes, model]
-        if self.label_map:
-            about.append(self.label_map)
-        tagger_id = TRAINED + salted_digest(f"tagger {json.dumps(about, sort_keys=True)}")[:12]
-        return self.with_(tagger_id=tagger_id).make_question(
-            label=self.start.name if self.start else Path(self.base).name or "characters",
-            device=queue_of(self.device),
-            about=[tagger_id, None if self.out is None else str(self.out)],
-        )
-
-    def run(self, contact: Contact) -> tuple[str, ...]:
-        """Train, or resume a training; return the identifier of the tagger."""
-
-        def tell(point: LossPoint) -> None:
-            if text := point.describe():
-                contact.say(text)
-
-        contact.say("Reading the annotated notes.")
-        if isinstance(self.settings, TuningSettings):
-            from audit.deid.generative.tuning import train_generative
-
-            training = train_generative(
-                self,
-                self.settings,
-                progress=contact.listen,
-                should_stop=contact.should_stop,
-                on_point=tell,
-            ).training
-            contact.say(
-                f"{training['n_steps']} steps on {training['n_windows']} windows of "
-                f"{training['n_notes']} notes, measured on {training['n_held_out']}."
-            )
-        else:
-            from audit.deid.network.training import train_tagger
-
-            train_tagger(
-                self,
-                self.settings,
-                say=contact.say,
-                progress=contact.listen,
-                should_stop=contact.should_stop,
-                on_point=tell,
-            )
-        return (self.tagger_id,)

@@ -23,10 +23,10 @@ from pydantic import Field, model_validator
 
 from audit.attack.plan import list_phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
-from audit.deid.release import Release
-from audit.deid.span_matching import CoverageCounts, count_coverage
-from audit.deid.tagger import Tagger, tag_and_check
-from audit.deid.taggers import find_tagger, load_tagger
+from audit.deid.find.tagger import Tagger, tag_and_check
+from audit.deid.find.taggers import find_tagger, load_tagger
+from audit.deid.measure.span_matching import CoverageCounts, count_coverage
+from audit.deid.redact.release import Release
 from audit.errors import AuditCancelled, AuditError
 from audit.home import DEMO_HOSPITAL, results_dir
 from audit.models.inspect import compute_model_digest

@@ -29,9 +29,9 @@ KINDS = {
     "corpus": "audit.corpus.make:CorpusTask",
     "experiment": "audit.experiment.paper:ExperimentTask",
     "leakage": "audit.experiment.leakage:LeakageTask",
-    "tagger": "audit.deid.tasks:TaggerTask",
+    "tagger": "audit.deid.learn.tagger_task:TaggerTask",
     "tagging": "audit.deid.tasks:TaggingTask",
-    "score": "audit.deid.scoring:ScoreTask",
+    "score": "audit.deid.measure.scoring:ScoreTask",
 }
 """Kind of long work -> its task class, which is imported when the kind is first needed."""
 WORKER_MODULE = "audit.jobs.worker"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from audit.deid.name_places import NameFinder
+from audit.deid.redact.name_places import NameFinder
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.matching import PartIndex

@@ -1,7 +1,7 @@
 """Synthetic clinical notes with gold spans, of nobody: what the default tagger is made of.
 
-`python -m benchmarks.synthetic` writes the example that is shipped (`audit/deid/example`): notes of
-styles that the default tagger has not learned from.
+`python -m benchmarks.synthetic` writes the example that is shipped
+(`audit/deid/measure/example`): notes of styles that the default tagger has not learned from.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from audit.deid.scoring import EXAMPLES
+from audit.deid.measure.scoring import EXAMPLES
 from audit.notes.formats import write_jsonl
 from benchmarks.synthetic import HELD_OUT_STYLES, example
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from audit.deid.network.word_lists import make_words_reader
+from audit.deid.find.network.word_lists import make_words_reader
 from audit.notes.dates import MONTHS
 from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from benchmarks.synthetic.grammar import Dice

@@ -25,10 +25,9 @@ from audit.corpus.examine import Examination, read_examination
 from audit.corpus.identified import RegisterFinder
 from audit.corpus.preview import Survey, survey_head
 from audit.corpus.truth import EXAMINATION
-from audit.deid.incoming_notes import UploadedNotes, keep_outputs, keep_upload
-from audit.deid.leftovers import LEFTOVERS, read_leftovers
-from audit.deid.name_places import NameFinder
-from audit.deid.score_report import (
+from audit.deid.find.taggers import list_taggers
+from audit.deid.measure.leftovers import LEFTOVERS, read_leftovers
+from audit.deid.measure.score_report import (
     SCORES,
     Score,
     SpanCase,
@@ -36,7 +35,9 @@ from audit.deid.score_report import (
     compare_scores,
     read_cases,
 )
-from audit.deid.tagged_sets import (
+from audit.deid.redact.name_places import NameFinder
+from audit.deid.sets.incoming_notes import UploadedNotes, keep_outputs, keep_upload
+from audit.deid.sets.tagged_sets import (
     CORRECTIONS,
     TAGGED_SETS,
     TaggedSet,
@@ -46,7 +47,6 @@ from audit.deid.tagged_sets import (
     read_index,
     search_notes,
 )
-from audit.deid.taggers import list_taggers
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.models import convert, registry

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from audit.deid.leftovers import MAX_COMBINED, Leftovers
-from audit.deid.tagged_sets import TaggedSet
+from audit.deid.measure.leftovers import MAX_COMBINED, Leftovers
+from audit.deid.sets.tagged_sets import TaggedSet
 from pages.ui import cached
 from pages.ui.access import is_revealed, log_action, may, name_form
 from pages.ui.form import draw_button

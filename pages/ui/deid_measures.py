@@ -10,7 +10,7 @@ from itertools import product
 import pandas as pd
 import streamlit as st
 
-from audit.deid.score_report import (
+from audit.deid.measure.score_report import (
     HEADLINE_CRITERION,
     MISSES,
     SCORES,
@@ -23,9 +23,16 @@ from audit.deid.score_report import (
     misses_csv,
     published_deid,
 )
-from audit.deid.scoring import ScoreTask
-from audit.deid.span_matching import ANY, CRITERIA, MISSED, SPURIOUS
-from audit.deid.span_metrics import ENTITY, RECORD, CriterionScore, LabelScore, MacroScore, Matrix
+from audit.deid.measure.scoring import ScoreTask
+from audit.deid.measure.span_matching import ANY, CRITERIA, MISSED, SPURIOUS
+from audit.deid.measure.span_metrics import (
+    ENTITY,
+    RECORD,
+    CriterionScore,
+    LabelScore,
+    MacroScore,
+    Matrix,
+)
 from audit.notes.spans import TYPES
 from audit.report.documents import Hit
 from audit.stats import Estimate, Rate

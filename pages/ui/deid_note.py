@@ -12,11 +12,11 @@ import streamlit as st
 from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
 from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
-from audit.deid.copies import CopiesSummary
-from audit.deid.known_names import read_certain_names
-from audit.deid.name_places import NameFinder
-from audit.deid.release import is_placeholder
-from audit.deid.tagged_sets import (
+from audit.deid.find.copies import CopiesSummary
+from audit.deid.find.known_names import read_certain_names
+from audit.deid.redact.name_places import NameFinder
+from audit.deid.redact.release import is_placeholder
+from audit.deid.sets.tagged_sets import (
     EXPORTED_CENSUS,
     MAX_EXPORT_BYTES,
     PRIVATE,
@@ -26,7 +26,7 @@ from audit.deid.tagged_sets import (
     export_name,
     export_notes,
 )
-from audit.deid.tagging import census_file
+from audit.deid.sets.tagging import census_file
 from audit.notes.spans import TYPES, Span, order_labels
 from audit.report.documents import Hit
 from audit.stats import Rate

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from audit.deid.incoming_notes import MAX_UPLOAD_MB, UploadedNotes
-from audit.deid.score_report import (
+from audit.deid.measure.score_report import (
     EXAMPLE,
     FILE,
     GIVEN,
@@ -18,7 +17,8 @@ from audit.deid.score_report import (
     TAGGER,
     Source,
 )
-from audit.deid.scoring import LANGUAGES, ScoreTask, unknown_labels_error
+from audit.deid.measure.scoring import LANGUAGES, ScoreTask, unknown_labels_error
+from audit.deid.sets.incoming_notes import MAX_UPLOAD_MB, UploadedNotes
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, read_label_map
 from audit.words import Words

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from audit.deid.incoming_notes import MAX_UPLOAD_MB, UploadedNotes, upload_path
-from audit.deid.tagger_config import FROM_TAGGER, make_token_settings
-from audit.deid.taggers import DEFAULT
-from audit.deid.tasks import TaggerTask
+from audit.deid.find.taggers import DEFAULT
+from audit.deid.learn.tagger_task import FROM_TAGGER, TaggerTask, make_token_settings
+from audit.deid.sets.incoming_notes import MAX_UPLOAD_MB, UploadedNotes, upload_path
 from audit.notes.spans import FIVE_TYPES, TYPES, fold_label
 from audit.words import Words
 from pages.ui import cached

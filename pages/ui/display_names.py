@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 
 from audit.attack.verdicts import RULE_VERSION
 from audit.corpus.corpora import CORPORA, KeptCorpus
-from audit.deid.packaged import TITLES
-from audit.deid.policy import Policy
-from audit.deid.score_report import Score
-from audit.deid.taggers import DEFAULT, RULES, tagger_names
+from audit.deid.find.packaged import TITLES
+from audit.deid.find.taggers import DEFAULT, RULES, tagger_names
+from audit.deid.measure.score_report import Score
+from audit.deid.redact.policy import Policy
 from audit.home import salted_digest
 from audit.models.convert import CONVERTED, ConvertedModel
 from audit.models.model_folder import CONVERTED_LABEL, TRAINED_LABEL

@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from audit.deid.taggers import DEFAULT, RULES
+from audit.deid.find.taggers import DEFAULT, RULES
 from audit.experiment.leakage import (
     LANGUAGES,
     LEAKAGE,

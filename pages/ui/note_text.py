@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from audit.deid.name_places import NameFinder
+from audit.deid.redact.name_places import NameFinder
 from audit.notes.passages import Passage
 from audit.report.documents import Hit
 from audit.report.name_table import mask_name

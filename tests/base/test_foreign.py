@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from audit.cli import main
-from audit.deid.network.word_features import FLAGS, KINDS
+from audit.deid.find.network.word_features import FLAGS, KINDS
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import (
     MAX_VALUES,
@@ -131,9 +131,9 @@ def test_a_large_model_folder_is_refused_early(kind, copy):
 
 
 def test_weights_that_do_not_fit_into_free_memory_are_not_loaded(copy, tmp_path, monkeypatch):
-    from audit.deid.generative.causal_model import check_directory
-    from audit.deid.network.token_model import model_of_encoder
-    from audit.deid.network.token_tagger import load_model as load_tokens
+    from audit.deid.find.causal_model import check_directory
+    from audit.deid.find.network.token_model import model_of_encoder
+    from audit.deid.find.network.token_tagger import load_model as load_tokens
     from audit.models.load import load_model
 
     monkeypatch.setattr("audit.foreign.find_free_memory", lambda: 8e9)
@@ -170,7 +170,7 @@ def test_a_tagger_that_promises_more_than_the_memory_is_not_built(config, extra,
         (tmp_path / name).write_text(json.dumps(content))
     write_header(tmp_path, b"{}")
     assert told_in_bounds(
-        "from audit.deid.network.token_tagger import load_model\n"
+        "from audit.deid.find.network.token_tagger import load_model\n"
         "import transformers.models.bert.modeling_bert",
         "load_model(path, n_tags=3, device='cpu')",
         tmp_path,
@@ -235,7 +235,7 @@ def test_a_bomb_or_a_large_upload_is_refused_or_read_in_bounds(kind, tmp_path):
     for call in calls:
         told_in_bounds(
             f"import os\nos.environ[{HOME_VARIABLE!r}] = str(path.with_name('home'))\n"
-            "from audit.deid.incoming_notes import keep_outputs, keep_upload, notes_as_jsonl\n"
+            "from audit.deid.sets.incoming_notes import keep_outputs, keep_upload, notes_as_jsonl\n"
             "from audit.names.files import read_names\n"
             "from audit.notes.passages import read_passages\n"
             "from audit.tables import read_table\ndata = path.read_bytes()",

@@ -35,6 +35,9 @@ ORDER = (
     {"app"},
 )
 RANK = {room: i for i, rooms in enumerate(ORDER) for room in rooms}
+DEID_ORDER = ({"find"}, {"redact"}, {"sets"}, {"measure"}, {"learn", "invent"}, {"tasks"})
+DEID_RANK = {part: i for i, parts in enumerate(DEID_ORDER) for part in parts}
+"""The parts of `audit/deid`, by the same rule."""
 
 
 def module_of(path: Path) -> str:
@@ -85,6 +88,22 @@ def room_breaches(module: str, imports: set[str]) -> list[str]:
     ]
 
 
+def deid_part_of(module: str) -> str | None:
+    """Return the part of `audit/deid` in which a module stands; None for any other module."""
+    package, _, rest = module.partition("audit.deid.")
+    return rest.partition(".")[0] if rest and not package else None
+
+
+def deid_breaches(module: str, imports: set[str]) -> list[str]:
+    part = deid_part_of(module)
+    others = {name: deid_part_of(name) for name in imports}
+    return [
+        f"{module} ({part}) imports {name} ({other})"
+        for name, other in sorted(others.items())
+        if part and other and other != part and DEID_RANK[other] >= DEID_RANK[part]
+    ]
+
+
 @pytest.mark.long
 def test_the_engine_never_imports_streamlit():
     for path in python_files("audit", "cache"):
@@ -96,8 +115,23 @@ def test_the_engine_never_imports_streamlit():
 def test_rooms_import_one_way():
     breaches = set()
     for path in source_files():
-        breaches |= set(room_breaches(module_of(path), imports_of(source(path))))
+        module, imports = module_of(path), imports_of(source(path))
+        breaches |= {*room_breaches(module, imports), *deid_breaches(module, imports)}
     assert breaches == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "n"),
+    [
+        ("audit.deid.find.rules", "def f():\n    from audit.deid.redact.kinds import KINDS", 1),
+        ("audit.deid.learn.training", "from audit.deid.invent import fill", 1),
+        ("audit.deid.sets.tagging", "from audit.deid import tasks", 1),
+        ("audit.deid.tasks", "from audit.deid.sets import tagging\nfrom audit import stats", 0),
+        ("audit.run", "from audit.deid.find import rules", 0),
+    ],
+)
+def test_an_import_against_the_order_of_deid_alone_is_seen(module, text, n):
+    assert len(deid_breaches(module, imports_of(text))) == n
 
 
 @pytest.mark.parametrize(
@@ -106,7 +140,7 @@ def test_rooms_import_one_way():
         ("audit.errors", "from cache.store import Store", 1),
         ("audit.stats", "from audit import run", 1),
         ("audit.attack.scores", "def f():\n    from audit.deid import release", 1),
-        ("audit.deid.release", "import audit.attack.scores as s", 1),
+        ("audit.deid.redact.release", "import audit.attack.scores as s", 1),
         ("audit.run", "from audit import stats\nfrom cache.store import Store", 0),
     ],
 )

@@ -14,7 +14,7 @@ import pytest
 
 from audit.access_log import entries
 from audit.cli import call_command, main, parse_options
-from audit.deid.score_report import SCORES
+from audit.deid.measure.score_report import SCORES
 from audit.errors import AuditError
 
 TEXT = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。みぎわ町の人。"

@@ -73,29 +73,33 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "ConvertTask": (("audit/models/convert.py",), ("self", "task")),
     "ExperimentTask": (("audit/experiment/paper.py",), ("self", "task", "order")),
-    "ScoreTask": (("audit/deid/scoring.py",), ("self", "task")),
+    "ScoreTask": (("audit/deid/measure/scoring.py",), ("self", "task")),
     "TaggerTask": (
         (
-            "audit/deid/tasks.py",
-            "audit/deid/network/training.py",
-            "audit/deid/generative/tuning.py",
+            "audit/deid/learn/tagger_task.py",
+            "audit/deid/learn/training.py",
+            "audit/deid/learn/tuning.py",
         ),
         ("self", "task"),
     ),
     "TaggerSettings": (
-        ("audit/deid/network/training.py", "audit/training/loop.py", "audit/deid/tagger_config.py"),
+        (
+            "audit/deid/learn/training.py",
+            "audit/training/loop.py",
+            "audit/deid/learn/tagger_task.py",
+        ),
         ("self", "settings"),
     ),
     "TuningSettings": (
         (
-            "audit/deid/generative/tuning.py",
+            "audit/deid/learn/tuning.py",
             "audit/training/loop.py",
-            "audit/deid/tagger_config.py",
+            "audit/deid/learn/tagger_task.py",
             "audit/training/config.py",
         ),
         ("self", "settings"),
     ),
-    "Lora": (("audit/deid/generative/tuning.py",), ("lora",)),
+    "Lora": (("audit/deid/learn/tuning.py",), ("lora",)),
     "LeakageTask": (("audit/experiment/leakage.py",), ("self", "order")),
     "BenchSettings": (
         (

@@ -14,7 +14,7 @@ import pytest
 
 from audit import access_log, cli
 from audit.corpus.corpora import CORPORA
-from audit.deid.incoming_notes import keep_upload
+from audit.deid.sets.incoming_notes import keep_upload
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.names.candidates import Candidates, make_candidates

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from audit import backup, cli
-from audit.deid.keys import KEY
-from audit.deid.release import Release
-from audit.deid.releases import RELEASES
-from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import ASKED, TAGGED_SETS, read_notes
-from audit.deid.taggers import list_taggers
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.taggers import list_taggers
+from audit.deid.redact.keys import KEY
+from audit.deid.redact.release import Release
+from audit.deid.sets.releases import RELEASES
+from audit.deid.sets.tagged_sets import ASKED, TAGGED_SETS, read_notes
 from audit.deid.tasks import TaggingTask, single_text, tagging_task
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
@@ -121,7 +121,7 @@ def test_each_release_has_a_key_of_its_own_that_stands_in_no_file_but_its_own(
 def test_a_stopped_run_keeps_its_key_and_the_next_release_into_the_folder_has_another(
     home, run, tag, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr("audit.deid.tagging._BATCH_NOTES", 20)
+    monkeypatch.setattr("audit.deid.sets.tagging._BATCH_NOTES", 20)
     monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: Dying(n_left=1))
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
@@ -144,7 +144,7 @@ def test_a_stopped_run_with_a_shared_key_does_not_hand_it_to_one_without(
 ) -> None:
     _, first = tag("first")
     (row,) = list_releases(run)
-    monkeypatch.setattr("audit.deid.tagging._BATCH_NOTES", 20)
+    monkeypatch.setattr("audit.deid.sets.tagging._BATCH_NOTES", 20)
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: Dying(n_left=1))

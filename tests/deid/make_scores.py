@@ -9,11 +9,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from audit.deid.copies import CopyReading, Piece, read_pieces
-from audit.deid.incoming_notes import keep_notes
-from audit.deid.score_report import SCORES, Source, SpanCase, read_cases
-from audit.deid.scoring import ScoreTask
-from audit.deid.tagger import cut_windows
+from audit.deid.find.copies import CopyReading, Piece, read_pieces
+from audit.deid.find.tagger import cut_windows
+from audit.deid.measure.score_report import SCORES, Source, SpanCase, read_cases
+from audit.deid.measure.scoring import ScoreTask
+from audit.deid.sets.incoming_notes import keep_notes
 from audit.notes.spans import TYPES, Span, TaggedDocument
 from audit.progress import StopQuestion
 from audit.task import Contact

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.copies import align, align_output, fold
-from audit.deid.incoming_notes import annotated_notes
-from audit.deid.scoring import EXAMPLES
+from audit.deid.find.copies import align, align_output, fold
+from audit.deid.measure.scoring import EXAMPLES
+from audit.deid.sets.incoming_notes import annotated_notes
 from audit.notes.formats import scan_tags, write_tags
 from audit.notes.spans import JAPANESE, Span, TaggedDocument
 from tests.deid.unseen_notes import marked

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid import pipeline
-from audit.deid.answers import AnswerFile
-from audit.deid.masks import find_marks
-from audit.deid.pipeline import FILES, SPLITS, build_named
+from audit.deid.invent import pipeline
+from audit.deid.invent.masks import find_marks
+from audit.deid.invent.pipeline import FILES, SPLITS, build_named
+from audit.deid.sets.answers import AnswerFile
 from audit.errors import AuditCancelled, AuditError
 from audit.names.people import ENGLISH
 from audit.notes.formats import read_jsonl

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from audit.deid.copies import (
+from audit.deid.find.copies import (
     CopiesSummary,
     CopyingTagger,
     Piece,
@@ -16,7 +16,7 @@ from audit.deid.copies import (
     read_copies,
     read_pieces,
 )
-from audit.deid.rules import RuleTagger
+from audit.deid.find.rules import RuleTagger
 from audit.errors import AuditError
 from audit.notes.formats import MALFORMED, PairedFiles, write_tags
 from audit.notes.spans import Span, TaggedDocument

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from audit.cli import call_command, parse_options
-from audit.deid.incoming_notes import annotated_notes, notes_to_tag
-from audit.deid.known_names import add_known_names, read_certain_names
-from audit.deid.release import Release
-from audit.deid.tagged_sets import tag_text
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import load_tagger
+from audit.deid.find.known_names import add_known_names, read_certain_names
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.incoming_notes import annotated_notes, notes_to_tag
+from audit.deid.sets.tagged_sets import tag_text
 from audit.deid.tasks import read_uploads
 from audit.errors import AuditError
 from audit.names.people import ENGLISH, JAPANESE, Identity, Profile, identity_of

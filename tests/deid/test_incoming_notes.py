@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from audit.cli import call_command, parse_options
-from audit.deid import incoming_notes
-from audit.deid.incoming_notes import annotated_notes, keep_path, notes_as_jsonl, notes_to_tag
+from audit.deid.sets import incoming_notes
+from audit.deid.sets.incoming_notes import annotated_notes, keep_path, notes_as_jsonl, notes_to_tag
 from audit.errors import AuditError
 from audit.notes.formats import FORMATS, write_files
 from audit.notes.read import Note

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid import scoring
-from audit.deid.incoming_notes import keep_outputs
-from audit.deid.policy import SAFE_HARBOR
-from audit.deid.rules import RuleTagger
-from audit.deid.score_report import (
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.tagger_facts import TaggerFacts
+from audit.deid.find.taggers import RULES, SHIPPED
+from audit.deid.measure import scoring
+from audit.deid.measure.score_report import (
     SAME,
     SCORES,
     SHARES,
@@ -31,11 +31,11 @@ from audit.deid.score_report import (
     score_pairs,
     score_summary,
 )
-from audit.deid.scoring import ScoreTask
-from audit.deid.span_matching import ANY, MISSED, SPURIOUS, match
-from audit.deid.span_metrics import compare
-from audit.deid.tagger_config import TaggerFacts
-from audit.deid.taggers import RULES, SHIPPED
+from audit.deid.measure.scoring import ScoreTask
+from audit.deid.measure.span_matching import ANY, MISSED, SPURIOUS, match
+from audit.deid.measure.span_metrics import compare
+from audit.deid.redact.policy import SAFE_HARBOR
+from audit.deid.sets.incoming_notes import keep_outputs
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_tags
 from audit.notes.spans import TYPES, Span, TaggedDocument, build_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.deid.kinds import KINDS, kind_of
+from audit.deid.redact.kinds import KINDS, kind_of
 from audit.notes.mention_words import JAPANESE_SURNAMES
 from audit.notes.spans import QUASI_IDENTIFIER, Span
 from tests.deid.unseen_notes import SETS, marked, unseen

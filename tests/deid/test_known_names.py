@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import tag_text
-from audit.deid.taggers import load_tagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.taggers import load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagged_sets import tag_text
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditError
 from audit.home import salted_digest
 from audit.names.people import JAPANESE, Profile, identity_of, write_name

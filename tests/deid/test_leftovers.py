@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid import leftovers
-from audit.deid.leftovers import Leftover, Leftovers, find_leftovers, find_note_leftovers
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.rules import RuleTagger
+from audit.deid.measure import leftovers
+from audit.deid.measure.leftovers import Leftover, Leftovers, find_leftovers, find_note_leftovers
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument

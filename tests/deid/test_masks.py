@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.fill import (
+from audit.deid.find.causal_model import LocalModel
+from audit.deid.invent.fill import (
     FilledNote,
     NoteContext,
     ProfileTable,
@@ -20,8 +21,7 @@ from audit.deid.fill import (
     find_age,
     mark_ages,
 )
-from audit.deid.generative.causal_model import LocalModel
-from audit.deid.masks import (
+from audit.deid.invent.masks import (
     KINDS,
     Mark,
     find_kind,

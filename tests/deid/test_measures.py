@@ -16,9 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.score_report import SpanCase, misses_csv, published_deid, score_pairs, score_summary
-from audit.deid.span_matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
-from audit.deid.span_metrics import MEASURES, compare, measure_counts
+from audit.deid.measure.score_report import (
+    SpanCase,
+    misses_csv,
+    published_deid,
+    score_pairs,
+    score_summary,
+)
+from audit.deid.measure.span_matching import ANY, COLUMNS, CRITERIA, MISSED, SPURIOUS, match
+from audit.deid.measure.span_metrics import MEASURES, compare, measure_counts
 from audit.errors import AuditError
 from audit.notes.spans import Span, build_document, normalize_label
 from audit.task import canonical_json

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.packaged import PackagedTagger, list_installed
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import find_tagger, list_taggers, load_tagger
+from audit.deid.find.packaged import PackagedTagger, list_installed
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import find_tagger, list_taggers, load_tagger
 from audit.errors import AuditError
 from audit.notes.spans import (
     CONTACT,

@@ -8,15 +8,23 @@ from typing import Any
 
 import pytest
 
-from audit.deid import coverage as covering
-from audit.deid.coverage import FIVE, HIPAA, describe_rows, list_coverage
-from audit.deid.kinds import KINDS
-from audit.deid.policy import ALL_OUT, LEAVE, READY, SAFE_HARBOR, Policy, find_policy, read_policy
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import tag_text
-from audit.deid.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, find_tagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, find_tagger
+from audit.deid.measure import coverage as covering
+from audit.deid.measure.coverage import FIVE, HIPAA, describe_rows, list_coverage
+from audit.deid.redact.kinds import KINDS
+from audit.deid.redact.policy import (
+    ALL_OUT,
+    LEAVE,
+    READY,
+    SAFE_HARBOR,
+    Policy,
+    find_policy,
+    read_policy,
+)
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagged_sets import tag_text
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument

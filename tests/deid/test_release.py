@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.release import MASK_CHAR, MODES, Release, is_placeholder, language_of
-from audit.deid.sexes import sex_of_given_name
+from audit.deid.redact.release import MASK_CHAR, MODES, Release, is_placeholder
+from audit.deid.redact.sexes import sex_of_given_name
 from audit.errors import AuditError
 from audit.notes.dates import find_era_year
+from audit.notes.language import language_of
 from audit.notes.spans import TYPES, Span, TaggedDocument, build_document
 from audit.text import is_unspaced
 from tests.deid.unseen_notes import clinical_sentences, marked

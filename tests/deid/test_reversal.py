@@ -20,9 +20,9 @@ from math import sqrt
 
 import pytest
 
-from audit.deid.persons import PatientNames
-from audit.deid.release import Release, is_placeholder, kinds_of
-from audit.deid.sexes import sex_of_given_name
+from audit.deid.redact.persons import PatientNames
+from audit.deid.redact.release import Release, is_placeholder, kinds_of
+from audit.deid.redact.sexes import sex_of_given_name
 from audit.notes.mentions_ja import split_japanese_name
 from audit.notes.spans import IDENTIFIER, LINKAGE_CODE, QUASI_IDENTIFIER, Span, TaggedDocument
 from benchmarks.synthetic import in_turn

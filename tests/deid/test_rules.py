@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.release import Release
-from audit.deid.rules import (
+from audit.deid.find.rules import (
     GROUPS,
     RULES_VERSION,
     RuleTagger,
@@ -23,8 +22,9 @@ from audit.deid.rules import (
     drop_clinical_values,
     keep_strongest,
 )
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import load_tagger
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import load_tagger
+from audit.deid.redact.release import Release
 from audit.notes.patterns import fold_characters
 from audit.notes.spans import TYPES, Span, TaggedDocument
 from tests.deid.unseen_notes import N_VALUES, clinical_sentences, marked

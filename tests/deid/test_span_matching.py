@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.span_matching import CRITERIA, MATCHERS, match
+from audit.deid.measure.span_matching import CRITERIA, MATCHERS, match
 from audit.notes.spans import TYPES, Span
 from tests.deid.make_scores import spans_within
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.persons import PatientNames
-from audit.deid.release import Release, is_placeholder
-from audit.deid.rules import RuleTagger
-from audit.deid.sexes import sex_of_given_name
-from audit.deid.tagging import tag_notes
+from audit.deid.find.rules import RuleTagger
+from audit.deid.redact.persons import PatientNames
+from audit.deid.redact.release import Release, is_placeholder
+from audit.deid.redact.sexes import sex_of_given_name
+from audit.deid.sets.tagging import tag_notes
 from audit.notes.read import open_notes
 from audit.notes.spans import TaggedDocument
 from audit.text import fold_letters

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from audit.deid import tagged_sets as sets
-from audit.deid.incoming_notes import annotated_notes
-from audit.deid.release import MODES, Release
-from audit.deid.rules import RuleTagger
-from audit.deid.sexes import sex_of_given_name
-from audit.deid.tagged_sets import ADDED, REMOVED, TAGGED_SETS, Correction, TaggedSet, Wish
-from audit.deid.tagging import census_file, tag_notes
+from audit.deid.find.rules import RuleTagger
+from audit.deid.redact.release import MODES, Release
+from audit.deid.redact.sexes import sex_of_given_name
+from audit.deid.sets import tagged_sets as sets
+from audit.deid.sets.incoming_notes import annotated_notes
+from audit.deid.sets.tagged_sets import ADDED, REMOVED, TAGGED_SETS, Correction, TaggedSet, Wish
+from audit.deid.sets.tagging import census_file, tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument, build_document

@@ -10,10 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid import taggers
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import DEFAULT, RULES, SHIPPED, TAGGERS, find_trained_tagger, load_tagger
-from audit.deid.tasks import TaggerTask
+from audit.deid.find import taggers
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import (
+    DEFAULT,
+    RULES,
+    SHIPPED,
+    TAGGERS,
+    find_trained_tagger,
+    load_tagger,
+)
+from audit.deid.learn.tagger_task import TaggerTask
 from audit.errors import AuditCancelled, AuditError
 from audit.task import Contact
 from benchmarks.default_tagger import Recipe, make, measure_again
@@ -47,7 +54,7 @@ def test_the_shipped_ones_come_first_and_are_what_they_say() -> None:
 @pytest.mark.long
 def test_the_default_tagger_reads_without_torch() -> None:
     program = (
-        "import sys\nfrom audit.deid.taggers import load_tagger\n"
+        "import sys\nfrom audit.deid.find.taggers import load_tagger\n"
         "print(len(load_tagger('default').tag(['氏名：山田太郎'])[0]), 'torch' in sys.modules)"
     )
     process = subprocess.run(

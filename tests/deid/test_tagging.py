@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from audit.deid.copies import read_copies
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.tagger import Tagger
-from audit.deid.tagger_config import TaggerFacts
-from audit.deid.taggers import SHIPPED, load_tagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.copies import read_copies
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.tagger import Tagger
+from audit.deid.find.tagger_facts import TaggerFacts
+from audit.deid.find.taggers import SHIPPED, load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import TYPES
@@ -153,7 +153,7 @@ def test_a_killed_run_goes_on_with_what_was_found_in_the_same_notes_by_the_same_
 def test_several_processes_write_the_same_bytes_and_go_on_after_a_stop(
     tagger_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.deid.tagging._MANY_CHARS", 1000)
+    monkeypatch.setattr("audit.deid.sets.tagging._MANY_CHARS", 1000)
     path, tagger = notes_file(tmp_path / "n.jsonl"), load_tagger(tagger_id)
     with path.open("a", encoding="utf-8") as file:  # told in one note, found in another one
         for text in ("担当は Dr. Ann Whitlock です。", "Whitlock が診察した。" * 20):
@@ -180,7 +180,7 @@ def test_several_processes_write_the_same_bytes_and_go_on_after_a_stop(
 def test_a_tagger_that_changed_under_way_is_not_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("audit.deid.tagging._MANY_CHARS", 1000)
+    monkeypatch.setattr("audit.deid.sets.tagging._MANY_CHARS", 1000)
     folder = shutil.copytree(SHIPPED, tmp_path / "copy")
     tagger = load_tagger(str(folder))
     (folder / "tagger.json").write_bytes(TaggerFacts.of_folder(folder).with_(bias=9.0).file())

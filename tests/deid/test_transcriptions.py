@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import load_tagger
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import load_tagger
 
 NOTES = Path(__file__).parents[2].parent / "shared" / "data" / "mtsamples.jsonl"
 JUDGED = json.loads((Path(__file__).parent / "transcriptions.json").read_text("utf-8"))["notes"]

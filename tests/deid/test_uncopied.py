@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid import taggers
-from audit.deid.copies import CopyReading, Piece, ShareListener, read_pieces
-from audit.deid.release import Release
-from audit.deid.tagged_sets import tag_text
-from audit.deid.tagger import Tags, Window, drop_overlaps, tag_and_check
-from audit.deid.taggers import BackedTagger, find_tagger, load_tagger, unite_spans
-from audit.deid.tagging import tag_notes
+from audit.deid.find import taggers
+from audit.deid.find.copies import CopyReading, Piece, ShareListener, read_pieces
+from audit.deid.find.tagger import Tags, Window, drop_overlaps, tag_and_check
+from audit.deid.find.taggers import BackedTagger, find_tagger, load_tagger, unite_spans
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagged_sets import tag_text
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditError
 from audit.notes.folding import fold_text
 from audit.notes.read import open_notes
@@ -238,8 +238,8 @@ def test_no_sentence_that_a_copy_lacks_is_left_unmarked(sides: tuple[str, str]) 
 @pytest.mark.parametrize("policy", ["fallback", "withhold"])
 def test_a_model_with_random_weights_leaves_no_name(tmp_path: Path, policy: Any) -> None:
     """The whole way, with a language model that was never tuned."""
-    from audit.deid.generative.causal_model import directory_digest
-    from audit.deid.tagger_config import GenerativeFacts
+    from audit.deid.find.causal_model import directory_digest
+    from audit.deid.find.tagger_facts import GenerativeFacts
     from audit.shelf import write_whole
     from tests.deid.generation.tiny_model import write_model
 

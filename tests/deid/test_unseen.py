@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from audit.deid.score_report import ScoreCounts, score_pairs
-from audit.deid.span_metrics import measure_counts
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import load_tagger, shipped_figures
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import load_tagger, shipped_figures
+from audit.deid.measure.score_report import ScoreCounts, score_pairs
+from audit.deid.measure.span_metrics import measure_counts
 from audit.notes.spans import CONTACT
 from tests.deid.unseen_notes import PROXIES, read_marked_notes
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from audit.deid.policy import SAFE_HARBOR
-from audit.deid.tagger import Tags, tag_and_check
-from audit.deid.taggers import DEFAULT, load_tagger
+from audit.deid.find.tagger import Tags, tag_and_check
+from audit.deid.find.taggers import DEFAULT, load_tagger
+from audit.deid.redact.policy import SAFE_HARBOR
 from audit.notes.spans import build_document
 
 FILE = Path(__file__).with_name("values.jsonl")

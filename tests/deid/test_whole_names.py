@@ -18,13 +18,13 @@ from faker import Faker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.deid.borders import extend_to_words, tag_whole_words
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.tagged_sets import tag_text
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import load_tagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.borders import extend_to_words, tag_whole_words
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagged_sets import tag_text
+from audit.deid.sets.tagging import tag_notes
 from audit.notes.folding import fold_text
 from audit.notes.mentions import find_mentions
 from audit.notes.read import open_notes

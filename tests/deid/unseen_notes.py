@@ -12,7 +12,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from audit.deid.coverage import FIVE, LETTERS
+from audit.deid.measure.coverage import FIVE, LETTERS
 from audit.notes.formats import scan_tags
 from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, build_document
 from audit.words import catalogue

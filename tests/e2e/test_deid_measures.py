@@ -16,7 +16,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from playwright.sync_api import expect
 
-from audit.deid.score_report import SCORES
+from audit.deid.measure.score_report import SCORES
 from audit.home import HOME_VARIABLE
 from audit.notes.formats import write_jsonl
 from tests.deid.make_scores import gold_notes, make_score, predicted_notes

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from audit.deid.incoming_notes import keep_upload
-from audit.deid.tagged_sets import TAGGED_SETS
+from audit.deid.sets.incoming_notes import keep_upload
+from audit.deid.sets.tagged_sets import TAGGED_SETS
 from audit.home import HOME_VARIABLE
 from pages.ui.state import words_of
 from tests.e2e.screen import is_whole, press, saved, settle, unfold, upload

@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
-from audit.deid.release import Release
-from audit.deid.taggers import list_taggers
+from audit.deid.find.taggers import list_taggers
+from audit.deid.redact.release import Release
 from audit.deid.tasks import single_text, tagging_task
 from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from audit import cli
 from audit.attack import metrics
-from audit.deid.taggers import list_taggers
+from audit.deid.find.taggers import list_taggers
 from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
 from audit.experiment import leakage

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from audit.deid.span_matching import CoverageCounts
+from audit.deid.measure.span_matching import CoverageCounts
 from audit.experiment.leakage import (
     MENTIONS,
     PERFECT,

@@ -7,14 +7,16 @@ from itertools import count
 
 import pytest
 
-from audit.deid import taggers, tagging, tasks
-from audit.deid.policy import ALL_OUT, SAFE_HARBOR, Policy
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.score_report import SCORES, Source
-from audit.deid.scoring import ScoreTask
-from audit.deid.tagged_sets import INPUT, REGISTER, TAGGED_SETS, read_notes
-from audit.deid.taggers import KnownTagger
+from audit.deid import tasks
+from audit.deid.find import taggers
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.taggers import KnownTagger
+from audit.deid.measure.score_report import SCORES, Source
+from audit.deid.measure.scoring import ScoreTask
+from audit.deid.redact.policy import ALL_OUT, SAFE_HARBOR, Policy
+from audit.deid.redact.release import Release
+from audit.deid.sets import tagging
+from audit.deid.sets.tagged_sets import INPUT, REGISTER, TAGGED_SETS, read_notes
 from audit.deid.tasks import NotesToTag, TaggingTask, read_uploads, single_text, tagging_task
 from audit.errors import AuditCancelled, AuditError
 from audit.home import HOME_VARIABLE

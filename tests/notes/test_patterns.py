@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid import rules
+from audit.deid.find import rules
 from audit.notes import patterns
 from audit.notes.patterns import compile_pattern, read_pattern_table
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from audit.access_log import entries
-from audit.deid import taggers
-from audit.deid.incoming_notes import keep_outputs
-from audit.deid.rules import RuleTagger
-from audit.deid.score_report import SCORES, Source
-from audit.deid.scoring import ScoreTask
-from audit.deid.taggers import KnownTagger
+from audit.deid.find import taggers
+from audit.deid.find.rules import RuleTagger
+from audit.deid.find.taggers import KnownTagger
+from audit.deid.measure.score_report import SCORES, Source
+from audit.deid.measure.scoring import ScoreTask
+from audit.deid.sets.incoming_notes import keep_outputs
 from audit.experiment.leakage import LEAKAGE, LeakageTask
 from audit.jobs import service
 from audit.jobs.table import read_order

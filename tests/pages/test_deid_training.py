@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from audit.deid.taggers import TAGGERS
-from audit.deid.tasks import TaggerTask
+from audit.deid.find.taggers import TAGGERS
+from audit.deid.learn.tagger_task import TaggerTask
 from audit.jobs import service
 from audit.jobs.table import read_order
 from audit.notes.formats import write_jsonl

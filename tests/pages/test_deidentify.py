@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.tagged_sets import MAX_TYPED_CHARS
+from audit.deid.sets.tagged_sets import MAX_TYPED_CHARS
 from audit.home import data_home
 from audit.jobs import service
 from pages.ui.state import words_of

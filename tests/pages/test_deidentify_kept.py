@@ -10,10 +10,16 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.release import Release
-from audit.deid.tagged_sets import TAGGED_SETS, TaggedSet, corrections_of, read_notes, write_index
-from audit.deid.taggers import list_taggers
-from audit.deid.tagging import tag_notes
+from audit.deid.find.taggers import list_taggers
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagged_sets import (
+    TAGGED_SETS,
+    TaggedSet,
+    corrections_of,
+    read_notes,
+    write_index,
+)
+from audit.deid.sets.tagging import tag_notes
 from audit.deid.tasks import TaggingTask, read_uploads, tagging_task
 from audit.jobs import service, table
 from audit.jobs.table import read_order

@@ -8,8 +8,8 @@ import pytest
 
 from audit import demo
 from audit.corpus.corpora import CORPORA
-from audit.deid.score_report import SCORES
-from audit.deid.tagged_sets import TAGGED_SETS
+from audit.deid.measure.score_report import SCORES
+from audit.deid.sets.tagged_sets import TAGGED_SETS
 from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.jobs import service, table
 from audit.models.inspect import compute_model_digest

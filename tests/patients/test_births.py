@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from audit.cli import main
-from audit.deid.release import Release
-from audit.deid.rules import RuleTagger
-from audit.deid.tagging import tag_notes
+from audit.deid.find.rules import RuleTagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from audit.notes.patterns import fold_characters

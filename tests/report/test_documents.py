@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.name_places import NameFinder
+from audit.deid.redact.name_places import NameFinder
 from audit.errors import AuditError
 from audit.names.candidates import make_candidates
 from audit.names.matching import PartIndex, name_hits

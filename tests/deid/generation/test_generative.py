@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from audit.cli import main
-from audit.deid.generative import causal_model as tagging
-from audit.deid.generative.causal_model import (
+from audit.deid.find import causal_model as tagging
+from audit.deid.find.causal_model import (
     CausalModel,
     GenerationRequest,
     GenerativeTagger,
@@ -27,10 +27,10 @@ from audit.deid.generative.causal_model import (
     load_generative,
     make_tagger,
 )
-from audit.deid.generative.tuning import CopyLearner, Example
-from audit.deid.tagger_config import GenerativeFacts, Lora, TuningSettings
-from audit.deid.taggers import find_trained_tagger, list_taggers, load_tagger
-from audit.deid.tasks import TaggerTask
+from audit.deid.find.tagger_facts import GenerativeFacts
+from audit.deid.find.taggers import find_trained_tagger, list_taggers, load_tagger
+from audit.deid.learn.tagger_task import Lora, TaggerTask, TuningSettings
+from audit.deid.learn.tuning import CopyLearner, Example
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.service import KINDS
 from audit.notes.formats import read_jsonl

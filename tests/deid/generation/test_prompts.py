@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
-from audit.deid.generative.causal_model import (
+from audit.deid.find.causal_model import (
     SYSTEM,
     compute_note_room,
     count_answer_tokens,
@@ -18,7 +18,7 @@ from audit.deid.generative.causal_model import (
     encode_text,
     make_frame,
 )
-from audit.deid.generative.tuning import Examples, make_examples
+from audit.deid.learn.tuning import Examples, make_examples
 from audit.errors import AuditError
 from audit.notes.formats import scan_tags
 from audit.notes.spans import Span, TaggedDocument, build_document

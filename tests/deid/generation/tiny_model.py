@@ -11,10 +11,10 @@ import tokenizers
 import torch
 import transformers
 
-from audit.deid.generative.causal_model import SYSTEM
-from audit.deid.generative.tuning import train_generative
-from audit.deid.tagger_config import GenerativeFacts, TuningSettings
-from audit.deid.tasks import TaggerTask
+from audit.deid.find.causal_model import SYSTEM
+from audit.deid.find.tagger_facts import GenerativeFacts
+from audit.deid.learn.tagger_task import TaggerTask, TuningSettings
+from audit.deid.learn.tuning import train_generative
 from audit.notes.formats import format_jsonl_line
 from audit.notes.spans import JAPANESE, TaggedDocument
 from tests.deid.unseen_notes import marked

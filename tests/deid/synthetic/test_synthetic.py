@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from audit.deid.incoming_notes import annotated_notes
-from audit.deid.scoring import EXAMPLES
+from audit.deid.measure.scoring import EXAMPLES
+from audit.deid.sets.incoming_notes import annotated_notes
 from audit.notes.formats import write_jsonl
 from benchmarks.synthetic import HELD_OUT_STYLES, TRAIN_STYLES, example, in_turn, synthetic_notes
 

@@ -9,10 +9,10 @@ from typing import Any
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from audit.deid.network.decode import TokenizerReader
-from audit.deid.network.training import train_tagger
-from audit.deid.tagger_config import Shape, TaggerFacts, TaggerSettings
-from audit.deid.tasks import TaggerTask
+from audit.deid.find.network.decode import TokenizerReader
+from audit.deid.find.tagger_facts import Shape, TaggerFacts
+from audit.deid.learn.tagger_task import TaggerSettings, TaggerTask
+from audit.deid.learn.training import train_tagger
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TaggedDocument
 from tests.deid.unseen_notes import marked

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from audit.cli import call_command, parse_options
-from audit.deid.tagger import tag_and_check
-from audit.deid.taggers import SHIPPED, find_tagger, find_trained_tagger, load_tagger
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.taggers import SHIPPED, find_tagger, find_trained_tagger, load_tagger
 from audit.errors import AuditError
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import IDENTIFIER, Span, TaggedDocument

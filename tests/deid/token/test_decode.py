@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from audit.deid.network.decode import (
+from audit.deid.find.network.decode import (
     FLAG,
     GAP,
     SHAPE,
@@ -24,8 +24,8 @@ from audit.deid.network.decode import (
     runs_to_spans,
     spans_to_runs,
 )
-from audit.deid.network.word_features import FLAGS, Words, words_from_json
-from audit.deid.network.word_lists import make_words_reader
+from audit.deid.find.network.word_features import FLAGS, Words, words_from_json
+from audit.deid.find.network.word_lists import make_words_reader
 from audit.errors import AuditError
 from audit.notes.spans import Span
 from tests.deid.token.make_notes import reader_of, wordpiece

@@ -18,10 +18,14 @@ from torch.nn import functional
 from transformers import BertConfig, BertModel
 
 from audit.cli import call_command, parse_options
-from audit.deid.network.decode import END, cut_rows, find_placed_tokens, score_notes
-from audit.deid.network.token_model import new_model, save_model_folder
-from audit.deid.network.token_tagger import load_model, load_token_tagger
-from audit.deid.network.training import (
+from audit.deid.find.network.decode import END, cut_rows, find_placed_tokens, score_notes
+from audit.deid.find.network.token_model import new_model, save_model_folder
+from audit.deid.find.network.token_tagger import load_model, load_token_tagger
+from audit.deid.find.network.word_lists import make_words_reader
+from audit.deid.find.tagger import tag_and_check
+from audit.deid.find.tagger_facts import Shape, TaggerFacts
+from audit.deid.learn.tagger_task import TaggerSettings
+from audit.deid.learn.training import (
     Material,
     TokenLearner,
     map_to_five_types,
@@ -29,9 +33,6 @@ from audit.deid.network.training import (
     pair_documents,
     split_material,
 )
-from audit.deid.network.word_lists import make_words_reader
-from audit.deid.tagger import tag_and_check
-from audit.deid.tagger_config import Shape, TaggerFacts, TaggerSettings
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.formats import write_jsonl
 from audit.notes.spans import TYPES, Span, TaggedDocument, build_document

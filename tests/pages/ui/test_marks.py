@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from audit.deid.name_places import NameFinder
+from audit.deid.redact.name_places import NameFinder
 from audit.names.candidates import make_candidates
 from audit.notes.passages import Passage
 from audit.report.documents import Hit, find_hits, listed_names, make_document_view, merge_hits

@@ -1,0 +1,1 @@
+"""Taggers, which find personal information in a text, and the borders of what they find."""

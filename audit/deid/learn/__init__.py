@@ -1,0 +1,1 @@
+"""The training of taggers on annotated notes."""

@@ -1,0 +1,444 @@
+"""Tuning of a causal language model on gold notes to a generative tagger.
+
+Comes in: a task. Goes out: a folder with `tagger.json`, `model` and the loss curve. A tuning that
+was killed continues from the last checkpoint, on a CPU to the same weights.
+
+Source: paper 002, section 2.3 (supervised fine-tuning on note -> note with tags).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from audit.deid.find.causal_model import (
+    CausalModel,
+    Frame,
+    compute_note_room,
+    cut_note,
+    directory_digest,
+    encode_text,
+    load_causal,
+    make_frame,
+    model_files,
+)
+from audit.deid.find.tagger import MODEL, TAGGER, Window
+from audit.deid.find.tagger_facts import GenerativeFacts
+from audit.deid.learn.tagger_task import Lora, TuningSettings
+from audit.deid.learn.training import read_material
+from audit.errors import AuditError
+from audit.notes.formats import flatten_spans, write_tags
+from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
+from audit.progress import ProgressListener, StopQuestion
+from audit.rng import generator, torch_seed
+from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
+from audit.training.config import read_losses
+from audit.training.loop import VERSIONS, Hardware, Learner, PointListener, adamw
+
+if TYPE_CHECKING:
+    from audit.deid.learn.tagger_task import TaggerTask
+
+Ids = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """The prompt of a model and the answer that it learns to write, end token included."""
+
+    prompt: Ids
+    answer: Ids
+
+    @property
+    def n_tokens(self) -> int:
+        """The tokens of both together."""
+        return len(self.prompt) + len(self.answer)
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """All examples of a training, in the order of the notes, and the counts of notes and windows.
+
+    `n_longest` is the number of tokens of the longest window, `labels` are those that occur.
+    `counts` holds the notes (`n_notes`), the windows that became examples (`n_windows`), and those
+    that cannot be written with tags or are too long with their answer (`n_left_out`).
+    """
+
+    rows: tuple[Example, ...]
+    n_longest: int
+    labels: tuple[str, ...]
+    counts: Mapping[str, int]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all tokens."""
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update(len(row.prompt).to_bytes(8, "little"))
+            digest.update(row.prompt.tobytes() + row.answer.tobytes())
+        return digest.hexdigest()
+
+
+def make_examples(
+    documents: Iterable[TaggedDocument],
+    *,
+    tokenizer: Any,
+    frame: Frame,
+    max_note_tokens: int,
+    n_context: int,
+    overlap: int,
+    language: str,
+) -> Examples:
+    """Make examples of gold notes.
+
+    If the edge of a window cuts a span, the part inside is tagged, as when windows are joined in
+    tagging. Of overlapping spans the longest stays whole.
+    """
+    rows: list[Example] = []
+    labels: set[str] = set()
+    n_notes = n_left_out = n_longest = 0
+    for document in documents:
+        n_notes += 1
+        flat_note = flatten_spans(document)
+        labels.update(span.label for span in flat_note.spans)
+        for window in cut_note(
+            flat_note.text,
+            count_tokens=lambda text: len(encode_text(tokenizer, text)),
+            max_tokens=max_note_tokens,
+            overlap=overlap,
+        ):
+            part_note = _cut_window(flat_note, window)
+            try:
+                tagged_text = write_tags(part_note, language=language)
+            except AuditError:
+                n_left_out += 1
+                continue
+            note_ids = encode_text(tokenizer, part_note.text)
+            copy_ids = encode_text(tokenizer, tagged_text)
+            id_lists = frame.prompt(note_ids), (*copy_ids, *frame.tail)
+            row = Example(*(np.array(ids, dtype=np.int32) for ids in id_lists))
+            if not note_ids or row.n_tokens > n_context:
+                n_left_out += 1
+                continue
+            n_longest = max(n_longest, len(note_ids))
+            rows.append(row)
+    if not rows:
+        raise AuditError(
+            "No note can be trained on.",
+            where="gold notes",
+            do="Give notes with spans that inline tags can say.",
+        )
+    counts = {"n_notes": n_notes, "n_windows": len(rows), "n_left_out": n_left_out}
+    return Examples(tuple(rows), n_longest, order_labels(labels), counts)
+
+
+def _cut_window(document: TaggedDocument, window: Window) -> TaggedDocument:
+    """Return a window as a note of its own."""
+    spans = []
+    for span in document.spans:
+        start, end = max(span.start, window.start), min(span.end, window.end)
+        if start < end and document.text[start:end].strip():
+            spans.append(Span(start - window.start, end - window.start, span.label))
+    text = document.text[window.start : window.end]
+    return build_document(document.doc_id, text=text, spans=spans)
+
+
+IGNORED = -100
+"""Target of a position that the loss ignores."""
+
+
+class Batch(NamedTuple):
+    """Examples of one pass, padded on the right.
+
+    `ids` and `attended` are [B, L]; padding is not attended to. `targets` [B, K] are the tokens
+    behind positions L - K to L - 1; `IGNORED` for a token of a prompt and for padding.
+    """
+
+    ids: Tensor
+    attended: Tensor
+    targets: Tensor
+
+
+def make_batch(examples: Sequence[Example], *, pad_id: int) -> Batch:
+    """Return examples as one padded batch."""
+    n_longest = max(example.n_tokens for example in examples)
+    ids = torch.full((len(examples), n_longest), pad_id)
+    attended = torch.zeros_like(ids)
+    targets = torch.full((len(examples), n_longest - 1), IGNORED)
+    for row, example in enumerate(examples):
+        n_prompt, n = len(example.prompt), example.n_tokens
+        ids[row, :n] = torch.from_numpy(np.concatenate([example.prompt, example.answer]))
+        attended[row, :n] = 1
+        targets[row, n_prompt - 1 : n - 1] = ids[row, n_prompt:n]
+    first = min(len(example.prompt) for example in examples) - 1
+    return Batch(ids, attended, targets[:, first:])
+
+
+class CopyLearner(Learner):
+    """A language model that learns to write the answers of examples.
+
+    The parameters of `model` that require a gradient are tuned in place; the loss of `held_out` is
+    measured before the first and after the last step.
+    """
+
+    phase = "tuning the model"
+    dropout = "tuning dropout"
+    settings: TuningSettings
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        settings: TuningSettings,
+        pad_id: int,
+        hardware: Hardware,
+        n_steps: int,
+        rows: Sequence[Example] = (),
+        held_out: Sequence[Example] = (),
+        write: Callable[[CopyLearner], None] = lambda learner: None,
+    ) -> None:
+        super().__init__(
+            model,
+            settings=settings,
+            hardware=hardware,
+            n_steps=n_steps,
+            optimizer=adamw(model, settings),
+        )
+        self.n_step_tokens = settings.batch * settings.max_tokens
+        self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
+        base_model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._keeps_logits = "logits_to_keep" in inspect.signature(base_model.forward).parameters
+
+    def passes(self, step: int) -> Iterator[tuple[Batch, int]]:
+        """Yield the batch of each pass, and the number of tokens that the step learns from.
+
+        Each epoch has its own order; the last step may reach beyond the last epoch.
+        """
+        n_rows, seed = len(self._rows), self.settings.seed
+        rows: list[Example] = []
+        for row_number in range((step - 1) * self.settings.batch, step * self.settings.batch):
+            epoch, place = divmod(row_number, n_rows)
+            rows.append(self._rows[_draw_order(seed, epoch, n_rows)[place]])
+        return self._make_batches(rows)
+
+    def loss(self, rows: tuple[Batch, int]) -> Tensor:
+        """Return the summed cross-entropy of a pass over the answer tokens of the step."""
+        return self._sum_loss(rows[0]) / rows[1]
+
+    def measured(self, step: int) -> dict[str, float | None]:
+        """Measure the held-out examples before the first step and after the last."""
+        is_end = step in (0, self.n_steps)
+        if not self._held_out or not is_end:
+            return {}
+        return {"held_out": self.compute_mean_loss(self._held_out)}
+
+    def finish(self) -> None:
+        """Write the tagger."""
+        self._write(self)
+
+    def compute_mean_loss(self, examples: Sequence[Example]) -> float:
+        """Return the mean loss of answers in evaluation mode, in nats per token."""
+        self.model.eval()
+        with torch.inference_mode():
+            total = sum(float(self._sum_loss(batch)) for batch, _ in self._make_batches(examples))
+        return total / sum(len(example.answer) for example in examples)
+
+    def _make_batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
+        """Yield batches, the longest examples first, with the number of tokens of all answers."""
+        n_batch_rows = self.settings.micro_batch
+        n_targets = sum(len(example.answer) for example in examples)
+        order = sorted(examples, key=lambda example: -example.n_tokens)
+        for start in range(0, len(order), n_batch_rows):
+            yield make_batch(order[start : start + n_batch_rows], pad_id=self._pad_id), n_targets
+
+    def _sum_loss(self, batch: Batch) -> Tensor:
+        """Return the summed cross-entropy of a pass, of answer tokens alone."""
+        ids, attended, targets = (tensor.to(self.hardware.device) for tensor in batch)
+        n_logits = targets.shape[1] + 1
+        logit_options = {"logits_to_keep": n_logits} if self._keeps_logits else {}
+        with self.hardware.numbers():
+            logits = self.model(
+                input_ids=ids, attention_mask=attended, use_cache=False, **logit_options
+            ).logits  # [B, K + 1 or L, V]
+        is_target = targets != IGNORED
+        answer_logits = logits[:, -n_logits:-1][is_target].float()
+        return functional.cross_entropy(answer_logits, targets[is_target], reduction="sum")
+
+
+@lru_cache(maxsize=2)
+def _draw_order(seed: int, epoch: int, n_rows: int) -> list[int]:
+    """Return the order of the rows in an epoch."""
+    order: list[int] = generator(seed, "tuning order", epoch).permutation(n_rows).tolist()
+    return order
+
+
+def add_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
+    """Return the model with a new adapter, which changes no answer yet; all else is frozen."""
+    peft: Any = importlib.import_module("peft")
+    config = peft.LoraConfig(
+        task_type="CAUSAL_LM",
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules="all-linear",
+        bias="none",
+    )
+    device = next(model.parameters()).device
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of models whose layers are stored transposed
+        torch.manual_seed(torch_seed(seed, "adapter"))
+        return peft.get_peft_model(model, config)
+
+
+_VERSION = 2
+_TOKENIZER_OF = (".json", ".model", ".jinja", ".txt", ".tiktoken")
+_NOT_OF_THE_TOKENIZER = {"config.json", "generation_config.json", "model.safetensors.index.json"}
+
+
+def train_generative(
+    task: TaggerTask,
+    settings: TuningSettings,
+    *,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+    on_point: PointListener = lambda point: None,
+) -> GenerativeFacts:
+    """Tune the model of a task, or continue a tuning that was stopped or killed."""
+    with hold_training_folder(task.folder), torch.random.fork_rng():
+        loaded = load_causal(
+            task.start or Path(),
+            device=task.device,
+            precision=settings.precision,
+            is_frozen=settings.lora is not None,
+        )
+        material = read_material(task, seed=settings.seed)
+        examples, held_out = (
+            _make_task_examples(notes, settings, loaded)
+            for notes in (material.train, material.validation)
+        )
+        content = {
+            "version": _VERSION,
+            "model": loaded.digest,
+            "examples": examples.digest,
+            "held_out": held_out.digest,
+            "settings": settings.decisive(),
+            "place": [loaded.device, loaded.precision],
+        }
+        key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+        def write(learner: CopyLearner) -> None:
+            # The adapter is merged into the weights of the model.
+            model: Any = learner.model
+            merged_model = (
+                model if settings.lora is None else model.merge_and_unload(safe_merge=True)
+            )
+            model_folder = learner.folder / MODEL
+            _write_model(merged_model.to(loaded.stored), model_folder, parent=loaded.directory)
+            n_held_out = held_out.counts["n_notes"]
+            facts = _make_facts(task.title, settings, loaded, examples, n_held_out, learner.folder)
+            write_whole(learner.folder / TAGGER, facts.file())
+
+        learner = CopyLearner(
+            _prepare_model(loaded, settings),
+            settings=settings,
+            pad_id=loaded.tokenizer.pad_token_id or 0,
+            n_steps=settings.n_steps(len(examples.rows)),
+            rows=examples.rows,
+            held_out=held_out.rows,
+            hardware=Hardware(loaded.device, loaded.precision),
+            write=write,
+        )
+        learner.complete(
+            task.folder,
+            {"key": key},
+            result=TAGGER,
+            progress=progress,
+            should_stop=should_stop,
+            on_point=on_point,
+        )
+    return GenerativeFacts.of_folder(task.folder)
+
+
+def _make_task_examples(
+    notes: Iterable[TaggedDocument], settings: TuningSettings, loaded: CausalModel
+) -> Examples:
+    frame = make_frame(loaded.tokenizer, language=settings.language)
+    n_context = min(loaded.n_context, settings.max_tokens)
+    return make_examples(
+        notes,
+        tokenizer=loaded.tokenizer,
+        frame=frame,
+        max_note_tokens=compute_note_room(n_context, n_frame=frame.n_tokens),
+        n_context=n_context,
+        overlap=settings.overlap,
+        language=settings.language,
+    )
+
+
+def _prepare_model(loaded: CausalModel, settings: TuningSettings) -> Any:
+    model = loaded.model
+    if settings.lora is not None:
+        model = add_adapter(model, settings.lora, seed=settings.seed)
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return model
+
+
+def _make_facts(
+    title: str,
+    settings: TuningSettings,
+    loaded: CausalModel,
+    examples: Examples,
+    n_held_out: int,
+    folder: Path,
+) -> GenerativeFacts:
+    points = read_losses(folder)
+    return GenerativeFacts(
+        title=title,
+        model=directory_digest(folder / MODEL),
+        labels=examples.labels,
+        n_note_tokens=examples.n_longest,
+        max_tokens=min(loaded.n_context, settings.max_tokens),
+        overlap=settings.overlap,
+        language=settings.language,
+        created=make_time_stamp(),
+        training={
+            "settings": settings.plain(),
+            "base": loaded.digest,
+            "n_steps": points[-1].step,
+            **examples.counts,
+            "n_held_out": n_held_out,
+            "device": loaded.device,
+            "precision": loaded.precision,
+            "versions": VERSIONS,
+        },
+        measured={
+            "loss": points[-1].loss,
+            "first_validation": points[0].held_out,
+            "validation": points[-1].held_out,
+        },
+    )
+
+
+def _write_model(model: Any, path: Path, *, parent: Path) -> None:
+    """Write an ordinary model directory: the weights, and the parent's tokenizer unchanged."""
+    with whole_folder(path, replaces=True) as partial:
+        model.save_pretrained(partial)
+        for file in model_files(parent):
+            is_kept = file.suffix in _TOKENIZER_OF and file.name not in _NOT_OF_THE_TOKENIZER
+            if is_kept and not (partial / file.name).exists():
+                write_whole(partial / file.name, file.read_bytes())

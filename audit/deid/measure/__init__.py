@@ -1,0 +1,1 @@
+"""How well taggers find, and what released notes still tell."""
