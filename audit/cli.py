@@ -128,6 +128,8 @@ from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.rank import RankTask
 from audit.rejudge import judge_again
+from audit.report import audit_store
+from audit.report.audit_store import read_finished_sizes
 from audit.report.compare import MAX_REFERENCES, compare_audits
 from audit.report.decision import read_decision
 from audit.report.export import bundle_files, write_report
@@ -137,12 +139,11 @@ from audit.report.report import (
     find_other_scenario,
     find_reference_audits,
     kept_audit,
-    read_demo_digests,
 )
 from audit.report.verify import check_report
 from audit.retention import KINDS, Periods, periods, set_periods
 from audit.retention import purge as purge_kinds
-from audit.run import AuditTask, read_finished_sizes
+from audit.run import AuditTask
 from audit.shelf import clear_scratch, is_code, whole_folder, write_private, write_whole
 from audit.stats import Estimate
 from audit.tables import read_table
@@ -477,7 +478,7 @@ def demo(*, options: Annotated[Options, FieldsOf(DemoTask)]) -> Result:
     digests = _answer(task)
     with Store(results_dir()) as store:
         return {
-            name: report_summary(_read_report(digest, store=store))
+            name: report_summary(audit_store.read_report(digest, store=store))
             for name, digest in zip(task.requests(), digests, strict=True)
         }
 
@@ -598,7 +599,7 @@ def _state_source(
 def _find_audit_digest(text: str, *, option: str) -> str:
     """Return the digest of the stored audit that begins with `text`."""
     with Store(results_dir()) as store:
-        digests = [key.partition("/")[2] for key in store.keys(f"audit/{text}")]
+        digests = audit_store.list_digests(store, start=text)
     if len(digests) != 1:
         raise AuditError(
             "No kept audit, or more than one, begins so.",
@@ -712,7 +713,7 @@ def _run_audit(request: AuditRequest, *, out: Path | None) -> AuditReport:
     """Run one audit, say its verdict, and write its files."""
     (digest,) = _answer(AuditTask(request=request))
     with Store(results_dir()) as store:
-        report = _read_report(digest, store=store)
+        report = audit_store.read_report(digest, store=store)
         _say_verdict(report)
         if out:
             _write_audit(report, out, store=store)
@@ -721,7 +722,7 @@ def _run_audit(request: AuditRequest, *, out: Path | None) -> AuditReport:
 
 def _write_audit(report: AuditReport, out: Path, *, store: Store) -> None:
     access_log.record("exported", audit=report.digest, names="full")
-    documents = store.get_record(f"documents/{report.digest}") or {}
+    documents = audit_store.read_documents(report.digest, store=store)
     write_report(report, out, documents=documents, seal=access_log.log_seal())
 
 
@@ -737,13 +738,6 @@ def _say_verdict(report: AuditReport) -> None:
         say(planted.english)
 
 
-def _read_report(digest: str, *, store: Store) -> AuditReport:
-    record = store.get_record(f"audit/{digest}")
-    if record is None:
-        raise AuditError("This result is damaged.", do="Run the audit again.")
-    return AuditReport.from_json(record)
-
-
 def judge(
     digest: Annotated[str, "beginning of a kept audit's digest"],
     *,
@@ -755,7 +749,7 @@ def judge(
     own_digest = _find_audit_digest(digest, option="digest")
     sibling_digest = _find_audit_digest(sibling, option="--sibling") if sibling else ""
     with Store(results_dir()) as store:
-        old_report = _read_report(own_digest, store=store)
+        old_report = audit_store.read_report(own_digest, store=store)
         report = judge_again(
             own_digest,
             control_source=control_source or old_report.verdict.control_source,
@@ -866,10 +860,10 @@ def results(
     """List kept audits, or write one out."""
     reports, audits = {}, []
     with Store(results_dir()) as store:
-        demo = read_demo_digests(store).values()
-        for key in store.keys("audit/"):
+        demo = audit_store.read_demo_digests(store).values()
+        for kept_digest in audit_store.list_digests(store):
             with suppress(AuditError):  # an audit of another version
-                report = _read_report(key.removeprefix("audit/"), store=store)
+                report = audit_store.read_report(kept_digest, store=store)
                 reports[report.digest] = report
                 audits.append(kept_audit(report, demo=demo))
     audits.sort(key=attrgetter("at"), reverse=True)
@@ -899,7 +893,7 @@ def results(
                 compare_audits(reports[chosen_audit.digest], other_report=reference_report)
                 for reference_report in reference_reports[:MAX_REFERENCES]
             ],
-            documents=store.get_record(f"documents/{chosen_audit.digest}"),
+            documents=audit_store.read_documents(chosen_audit.digest, store=store),
             seal=access_log.log_seal(),
         )
         write_private(files, out)
@@ -919,7 +913,10 @@ def jobs() -> Result:
     with Store(results_dir()) as store:
         job_rows = [
             asdict(job)
-            | {"stage": job.stage, "finished": read_finished_sizes(job.question, store=store)}
+            | {
+                "stage": job.stage,
+                "finished": read_finished_sizes(job.question, store=store),
+            }
             for job in service.jobs()
         ]
     return {"jobs": job_rows}

@@ -28,7 +28,8 @@ from audit.home import DEMO_HOSPITAL, results_dir
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import Meter, ProgressListener, combine_phases
-from audit.report.report import REMEMBERED, AuditReport, read_demo_digests
+from audit.report.audit_store import keep_demo_digests, read_demo_digests
+from audit.report.report import AuditReport
 from audit.run import AuditTask, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
@@ -139,17 +140,9 @@ class DemoTask(Task):
                 )
                 meter.finish(name)
                 contact.say(f"{report.verdict.in_short('en')} {report.verdict.english}")
-                remember({name: report}, store=store)
+                keep_demo_digests({name: report.digest}, store=store)
                 digests.append(report.digest)
         return tuple(digests)
-
-
-def remember(reports: Mapping[str, AuditReport], *, store: Store) -> None:
-    """Record which kept audits belong to the demo, so that every screen can say so."""
-    demo_audits = read_demo_digests(store)
-    store.put_record(
-        REMEMBERED, demo_audits | {name: report.digest for name, report in reports.items()}
-    )
 
 
 def report_summary(report: AuditReport) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from audit.attack.decisions import Decisions
 from audit.attack.judgement import decide_names, find_ranked_controls
 from audit.attack.plan import list_phases, name_phase
 from audit.attack.question import (
+    MODEL_ROLES,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
@@ -36,7 +37,7 @@ from audit.names.candidates import Candidates, ControlSource
 from audit.names.files import read_names
 from audit.notes.passages import read_passages
 from audit.progress import FINISHING, LOADING, Meter
-from audit.run import MODEL_ROLES, prepare_attack
+from audit.run import prepare_attack
 from audit.shelf import make_write_error, whole_file
 from audit.stats import BoolArray, FloatArray
 from audit.tables import write_table

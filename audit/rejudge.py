@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from audit.attack.judgement import decide_list
-from audit.attack.question import question_digest
+from audit.attack.question import MODEL_ROLES, question_digest
 from audit.attack.scores import (
     FIXED_SCORE,
     GENERAL_SCORE,
@@ -24,8 +24,14 @@ from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
 from audit.names.lists import find_names_code, load_names
-from audit.report.report import AuditReport, Inspection, keep_inspection, read_inspection
-from audit.run import read_report, read_sibling_records
+from audit.report.audit_store import (
+    find_complete_report,
+    keep_report,
+    read_documents,
+    read_inspection,
+)
+from audit.report.report import AuditReport, Inspection
+from audit.run import read_sibling_records
 from audit.stats import FloatArray, IntArray
 from audit.task import SHORT, Contact, Question, Task
 from audit.text import fold_name
@@ -52,7 +58,7 @@ class JudgeTask(Task):
             report, _ = _read_audit(self.audit, store=store)
         question = _make_question(report, control_source=self.control_source, sibling=self.sibling)
         digest = question_digest(question)
-        label = " → ".join(report.models[model_role].name for model_role in ("general", "hospital"))
+        label = " → ".join(report.models[model_role].name for model_role in MODEL_ROLES)
         return Question(
             self.job, label, report.scenario.number, SHORT, digest, (digest,), self.plain()
         )
@@ -61,7 +67,7 @@ class JudgeTask(Task):
     def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the digest of the new report if it is stored already."""
         with Store(results_dir()) as store:
-            is_kept = read_report(question.digest, store=store) is not None
+            is_kept = find_complete_report(question.digest, store=store) is not None
         return question.audits if is_kept else ()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
@@ -83,7 +89,7 @@ def judge_again(
     """
     report, inspection = _read_audit(digest, store=store)
     question = _make_question(report, control_source=control_source, sibling=sibling)
-    earlier_report = read_report(question_digest(question), store=store)
+    earlier_report = find_complete_report(question_digest(question), store=store)
     if earlier_report is not None:
         return earlier_report
     attack = read_attack(report, inspection, store=store)
@@ -113,16 +119,14 @@ def judge_again(
         | report_parts["details"],
         notes=[*report_json["notes"], note.dump()],
     )
-    documents = store.get_record(f"documents/{digest}")
-    if documents:
-        store.put_record(f"documents/{new_report.digest}", documents)
-    keep_inspection(new_report.digest, inspection, store=store)
-    store.put_record(f"audit/{new_report.digest}", new_report.to_json())
+    documents = read_documents(digest, store=store)
+    keep_report(new_report, inspection=inspection, documents=documents, store=store)
     return new_report
 
 
 def _read_audit(digest: str, *, store: Store) -> tuple[AuditReport, Inspection]:
-    report, inspection = read_report(digest, store=store), read_inspection(digest, store=store)
+    report = find_complete_report(digest, store=store)
+    inspection = read_inspection(digest, store=store)
     if report is None or inspection is None:
         raise AuditError(
             "This audit is not kept here.",

@@ -29,7 +29,7 @@ from audit.foreign import locate_errors
 from audit.home import data_home, results_dir
 from audit.jobs import table
 from audit.names.lists import load_names, load_passages
-from audit.report.report import read_demo_digests
+from audit.report import audit_store
 from audit.shelf import Shelf, is_code, take_lock, write_whole
 from audit.task import Record
 from cache.store import Store
@@ -71,7 +71,7 @@ _SHELVES = {
     "experiments": ("audit.experiment.leakage:LEAKAGE",),
 }
 _VALUES = {
-    "audits": ("audit", "documents", "inspection", "finished", "decision"),
+    "audits": audit_store.KINDS,
     "lists": ("list", "list-line"),
     "passages": ("passages", "passages-line"),
 }
@@ -174,7 +174,7 @@ def _purge_kind(
     orders = (_read_text(data_home() / "jobs" / "orders" / f"{job.job_id}.json") for job in active)
     used = " ".join((*orders, *(job.question for job in active)))
     is_busy = kind == "audits" and any(job.kind in _MAKE_AUDITS for job in active)
-    demo, records = read_demo_digests(store).values(), _read_records(kind, store)
+    demo, records = audit_store.read_demo_digests(store).values(), _read_records(kind, store)
     n: Counter[str] = Counter()
     for thing in (
         candidate for candidate in _list_things(kind, store) if candidate.creation_time <= cutoff
@@ -271,10 +271,9 @@ def _to_seconds(time_stamp: Any) -> float:
 def _read_records(kind: str, store: Store) -> dict[str, str]:
     """Return the records that may name a thing of this kind, by the code of their own thing."""
     if kind in ("lists", "passages"):
-        audit_records = {key: store.get_record(key) or {} for key in store.keys("audit/")}
         return {
-            key.partition("/")[2]: str(audit_record.get("question"))
-            for key, audit_record in audit_records.items()
+            digest: str(audit_store.read_question(digest, store=store))
+            for digest in audit_store.list_digests(store)
         }
     folders = [folder for shelf_kind in _SHELVES for _, folder in _list_folders(shelf_kind)]
     return {folder.name: " ".join(map(_read_text, folder.glob("*.json"))) for folder in folders}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
 from audit.attack.plan import fit_budget, list_phases, name_phase
 from audit.attack.question import (
+    MODEL_ROLES,
     SIBLING_TERMS,
     AuditRequest,
     GenerationSettings,
@@ -40,12 +42,15 @@ from audit.names.letter_case import report_letter_case
 from audit.names.lists import find_names_code, find_passages_code
 from audit.names.pools import NamePool, pool_for
 from audit.progress import FINISHING, LOADING, Meter, ProgressListener, StopQuestion
+from audit.report.audit_store import (
+    find_complete_report,
+    keep_finished_size,
+    keep_report,
+)
 from audit.report.report import (
     AuditReport,
     Inspection,
     find_best_passages,
-    keep_inspection,
-    read_inspection,
 )
 from audit.shelf import make_time_stamp
 from audit.task import Contact, Question, Task, queue_of
@@ -55,7 +60,6 @@ if TYPE_CHECKING:
     from audit.models.forward import Forward
     from audit.models.load import ModelPair
 
-MODEL_ROLES = ("general", "hospital")
 _SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
 """Kind of evidence -> the setting that holds its number of documents or inputs."""
 
@@ -84,7 +88,7 @@ class AuditTask(Task):
     def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the digests of the stored audits that answer a question; empty unless all do."""
         with Store(results_dir()) as store:
-            is_kept = all(read_report(digest, store=store) for digest in question.audits)
+            is_kept = all(find_complete_report(digest, store=store) for digest in question.audits)
         return question.audits if is_kept else ()
 
     def with_sizes(self, sizes: Mapping[str, int]) -> AuditTask:
@@ -191,7 +195,7 @@ def run_audit(
     """
     question = request.question()
     digest = question_digest(question)
-    if (earlier_report := read_report(digest, store=store)) is not None:
+    if (earlier_report := find_complete_report(digest, store=store)) is not None:
         return earlier_report
     started = time.monotonic()
     audit_phases = list_phases(request)
@@ -217,7 +221,9 @@ def run_audit(
             store=evidence.ResultsShardStore(store),
             meter=meter,
             executor=executor,
-            on_kept=lambda n: _store_progress(digest, model_role, kind, n, store=store),
+            on_kept=partial(keep_finished_size, digest, _SIZES[kind], store=store)
+            if model_role == "hospital"  # whose evidence is made last
+            else lambda _: None,
         )
 
     pair, names, pool = setup.pair, setup.names, setup.pool
@@ -235,39 +241,11 @@ def run_audit(
         "kernels": setup.forwards["hospital"].kernels,
     }
     provenance |= evidence.describe_backend(setup.device)
-    _store_report(report.changed(made=provenance), request, attack, store=store)
+    report = report.changed(made=provenance)
+    inspection = _make_inspection(request, attack)
+    keep_report(report, inspection=inspection, documents=attack.documents, store=store)
     meter.finish(FINISHING)
-    return read_report(digest, store=store) or report
-
-
-def _store_report(
-    report: AuditReport, request: AuditRequest, attack: AttackResult, *, store: Store
-) -> None:
-    """Store an audit, the report last: if the report is there, everything else is there too."""
-    if attack.documents:
-        texts = {model_role: list(documents) for model_role, documents in attack.documents.items()}
-        store.put_record(f"documents/{report.digest}", texts)
-    keep_inspection(report.digest, _make_inspection(request, attack), store=store)
-    store.put_record(f"audit/{report.digest}", report.to_json())
-
-
-def _store_progress(digest: str, model_role: str, kind: str, n: int, *, store: Store) -> None:
-    """Store how much of a kind of evidence both models have; M_hospital's is made last."""
-    if model_role != "hospital":
-        return
-    sizes = store.get_record(f"finished/{digest}") or {}
-    if n > sizes.get(_SIZES[kind], 0):
-        store.put_record(f"finished/{digest}", sizes | {_SIZES[kind]: n})
-
-
-def read_finished_sizes(digest: str, *, store: Store) -> dict[str, int]:
-    """Return how many documents or inputs of an audit both models have finished, by setting.
-
-    An audit of these sizes costs next to nothing, because its shards are stored. Empty if nothing
-    is finished.
-    """
-    sizes: dict[str, int] = store.get_record(f"finished/{digest}") or {}
-    return {"n_chain_inputs": 0} | sizes if "n_inputs" in sizes else sizes
+    return find_complete_report(digest, store=store) or report
 
 
 @dataclass(frozen=True)
@@ -329,23 +307,6 @@ def find_inputs(
         run_settings,
         str(question.get("sibling", ""))[:12],
     )
-
-
-def read_report(digest: str, *, store: Store) -> AuditReport | None:
-    """Return the stored report of an audit; None if there is none that this version can read.
-
-    `run_audit` returns a new report in this form too: equal files need equal order, and the store
-    sorts.
-    """
-    record = store.get_record(f"audit/{digest}")
-    if record is None or read_inspection(digest, store=store) is None:
-        return None
-    try:
-        report = AuditReport.from_json(record)
-    except AuditError:
-        return None  # of another version: it is made again from the stored evidence
-    has_all = report.scenario.number != 1 or store.get_record(f"documents/{digest}")
-    return report if has_all else None
 
 
 def _make_inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
@@ -427,7 +388,7 @@ def read_sibling_records(
     """
     if not sibling:
         return {}
-    report = read_report(sibling, store=store)
+    report = find_complete_report(sibling, store=store)
     if report is None:
         raise AuditError(
             "The sibling's audit is not kept here.",

@@ -18,11 +18,11 @@ from typing import Literal
 
 from audit.attack import evidence
 from audit.attack.plan import list_phases
-from audit.attack.question import AuditRequest
+from audit.attack.question import MODEL_ROLES, AuditRequest
 from audit.errors import AuditError
 from audit.foreign import locate_errors, read_file_bytes
 from audit.progress import LOADING, Meter, ProgressListener
-from audit.run import MODEL_ROLES, AttackSetup, prepare_attack
+from audit.run import AttackSetup, prepare_attack
 from audit.shelf import private_folder, write_whole
 from audit.task import Record
 from cache.payload import CorruptValueError, decode, encode, seal, unseal

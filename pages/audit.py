@@ -19,8 +19,9 @@ from audit.models.registry import PairCheck, RegisteredModel, look_up_digest
 from audit.names.candidates import Candidates
 from audit.names.files import encode_names_csv
 from audit.names.lists import KeptNames, KeptPassages
+from audit.report.audit_store import is_kept, read_finished_sizes
 from audit.report.report import choose_audit
-from audit.run import AuditInputs, AuditTask, read_finished_sizes
+from audit.run import AuditInputs, AuditTask
 from pages.ui import blocks, cached, conversion_panel, section
 from pages.ui.access import may, may_or_explain
 from pages.ui.audit_names import (
@@ -366,8 +367,8 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
         ),
         "time": time_line(say, plan),
     }
-    store = cached.store()
-    part = {} if plan.is_answered(store) else read_finished_sizes(plan.digest, store=store)
+    store, digest = cached.store(), plan.digest
+    part = {} if is_kept(digest, store=store) else read_finished_sizes(digest, store=store)
     if n_kept := max(part.values(), default=0):
         lines["kept"] = say.text("audit_plan_kept_n", n=f"{n_kept:,}")
     return lines
@@ -424,9 +425,9 @@ def draw_sibling(say: Words, request: AuditRequest) -> str:
 
 def time_line(say: Words, plan: Plan) -> str:
     """Return the expected time, or that nothing is known."""
-    if plan.is_answered(cached.store()):
+    if is_kept(plan.digest, store=cached.store()):
         return say.text("audit_time_none")
-    seconds = plan.seconds(cached.store())
+    seconds = plan.seconds
     if seconds < 90:
         return say.text("audit_time_seconds", n=10 * math.ceil(seconds / 10))
     if seconds < 5400:
@@ -437,7 +438,7 @@ def time_line(say: Words, plan: Plan) -> str:
 def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:
     """Draw the button that starts the audit, the one that opens its result, or its progress."""
     JOBS.draw(say)
-    if plan.is_answered(cached.store()):
+    if is_kept(plan.digest, store=cached.store()):
         draw_heading(say, "audit_answered")
         if draw_button(say, "audit_open_answer", name="open_answer", kind="primary"):
             go_to("verdict", audit=plan.digest)

@@ -8,7 +8,8 @@ import streamlit as st
 
 from audit.jobs import service
 from audit.jobs.table import Job, read_order
-from audit.run import AuditTask, read_finished_sizes
+from audit.report.audit_store import read_finished_sizes
+from audit.run import AuditTask
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import identify_person, may

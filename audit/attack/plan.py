@@ -32,7 +32,6 @@ from audit.names.spelling import refuse_opposite_twins
 from audit.progress import FINISHING, LOADING, Phase, estimate_seconds
 from audit.stats import MIN_NAMES
 from audit.task import queue_of
-from cache.store import Store
 
 _N_SAMPLED = 200
 """Passages from which the number and the length of rows are estimated."""
@@ -96,13 +95,10 @@ class Plan:
     command: str  # The command line that does the same.
     n_chain_inputs: int = 0  # What the budget leaves of the inputs of `chain`.
 
-    def is_answered(self, store: Store) -> bool:
-        """Return whether the report is stored."""
-        return bool(store.keys(f"audit/{self.digest}"))
-
-    def seconds(self, store: Store) -> float:
-        """Return the expected time. Partly finished work counts as not started."""
-        return 0.0 if self.is_answered(store) else estimate_seconds(self.phases)
+    @property
+    def seconds(self) -> float:
+        """The expected time. Finished work counts as not started."""
+        return estimate_seconds(self.phases)
 
 
 def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -> Plan:

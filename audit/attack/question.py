@@ -215,6 +215,7 @@ def equal_models_error() -> AuditError:
     )
 
 
+MODEL_ROLES = ("general", "hospital")
 SIBLING_TERMS = ("evidence_version", "scenario", "general", "settings", "dtype")
 """Parts of a question that the audit of a sibling model must share: a run of another size, or with
 another general model, would see more or less."""

@@ -20,7 +20,7 @@ from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import find_settled_names
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
-from audit.attack.question import AuditRequest
+from audit.attack.question import MODEL_ROLES, AuditRequest
 from audit.attack.scores import FIXED_SCORE, AttackResult, Columns
 from audit.errors import AuditError
 from audit.models.load import ModelPair
@@ -41,7 +41,6 @@ from audit.text import fold_letters
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
 
-MODEL_ROLES = ("general", "hospital")
 _LINKED = ("top_1", "top_5", "median_rank")
 
 

@@ -13,6 +13,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from audit.attack.question import MODEL_ROLES
 from audit.names.candidates import ControlSource
 from audit.report.name_table import ASKED
 from audit.report.report import AuditReport
@@ -245,10 +246,7 @@ def _yield_aucs(names: pd.DataFrame) -> Iterator[AucDifference]:
 
 
 def _flatten_question(report: AuditReport) -> dict[str, str]:
-    facts = {
-        f"{model_role}_name": report.models[model_role].name
-        for model_role in ("general", "hospital")
-    }
+    facts = {f"{model_role}_name": report.models[model_role].name for model_role in MODEL_ROLES}
     for key, value in report.question.items():
         parts = value.items() if isinstance(value, Mapping) else [(key, value)]
         facts |= {part: "" if setting is None else str(setting) for part, setting in parts}

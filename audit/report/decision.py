@@ -1,7 +1,7 @@
 """The auditor's decision on an audit, its reasons and signatures, with their full history.
 
-The store holds every state of the decision under `decision/<digest>`, the newest last. Each step is
-also a line of the access log, written before the state is stored. Torch-free.
+The store holds every state of the decision, the newest last. Each step is also a line of the access
+log, written before the state is stored. Torch-free.
 """
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from pydantic import Field
 from audit.access_log import record
 from audit.errors import AuditError, make_version_error
 from audit.home import check_change_allowed
+from audit.report.audit_store import (
+    keep_decision_states,
+    read_decision_states,
+    read_question,
+)
 from audit.shelf import make_time_stamp, take_lock
 from audit.task import Record
 from cache.store import Store
@@ -60,9 +65,9 @@ class Decision(Record):
 
 def read_decision_history(digest: str, *, store: Store) -> tuple[Decision, ...]:
     """Return all states of the decision on an audit, the newest last; () if there is none."""
-    states = store.get_record(f"decision/{digest}") or ()
+    states = read_decision_states(digest, store=store)
     try:
-        return tuple(Decision.model_validate_json(state) for state in states)
+        return tuple(map(Decision.model_validate_json, states))
     except ValueError:
         raise make_version_error(where="decision") from None
 
@@ -141,7 +146,7 @@ def _keep(
 ) -> Decision:
     """Log a step and store the new decision, unless somebody else was faster."""
     check_change_allowed()
-    if store.get_record(f"audit/{new.audit}") is None:
+    if not read_question(new.audit, store=store):
         raise AuditError("This audit is not kept here.", where="decision")
     lock = take_lock(store.directory / "decision.lock", waits=True)
     assert lock is not None
@@ -162,5 +167,5 @@ def _keep(
             n_signatures=len(new.signatures),
         )
         states = [decision.to_bytes().decode("ascii") for decision in (*history, new)]
-        store.put_record(f"decision/{new.audit}", states)
+        keep_decision_states(new.audit, states, store=store)
     return new

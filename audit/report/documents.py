@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from audit.attack.question import MODEL_ROLES
 from audit.deid.redact.name_places import NameFinder
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, make_candidates
@@ -25,7 +26,6 @@ from audit.report.report import AuditReport, Inspection
 from audit.stats import Rate
 from audit.text import fold_name
 
-WHO = ("hospital", "general")
 GROUPS = ("candidate", "member", "control", "flagged")
 """Groups of listed names: all; members and names of unknown truth; controls; names that stand out
 and are not controls."""
@@ -172,7 +172,7 @@ def make_document_view(
     flagged = is_asked & (table["decision"] == "flagged")
     groups = dict(zip(GROUPS, (is_asked | True, is_asked, ~is_asked, flagged), strict=True))
     models = {}
-    for model_role in WHO:
+    for model_role in MODEL_ROLES:
         texts = (*documents.get(model_role, ()), *[""] * (n - len(documents.get(model_role, ()))))
         hits = find_hits(texts, index=names.index)
         name_ids_by_document = [

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from audit.attack.decisions import FLAGGED
-from audit.attack.question import SIBLING_TERMS, Scenario, sibling_terms
+from audit.attack.question import MODEL_ROLES, SIBLING_TERMS, Scenario, sibling_terms
 from audit.attack.scores import GENERAL_ALONE, POPULARITY
 from audit.attack.verdicts import RULE_VERSION, make_equal_models_verdict, write_summary
 from audit.errors import AuditError, Message, make_version_error
@@ -39,15 +39,11 @@ from audit.report.name_table import NameForm, name_table, number, select_visible
 from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, wilson
 from audit.tables import percent
 from audit.words import catalogue
-from cache.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = 1
-REMEMBERED = "demo/digests"
-"""The store's key for the digests of the demo's audits."""
-_PAIR = ("general", "hospital")
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """Scores that rank the names of a passage; the first is the attack."""
 
@@ -604,7 +600,7 @@ class AuditReport(Part):
         if value.get("schema") != SCHEMA or {*value} != expected:
             raise make_version_error()
         general, hospital = (
-            value["models"].get(model_role, {}).get("digest") for model_role in _PAIR
+            value["models"].get(model_role, {}).get("digest") for model_role in MODEL_ROLES
         )
         if general is not None and general == hospital:
             value = {**value, "verdict": make_equal_models_verdict()}
@@ -705,7 +701,6 @@ def _spell_infinite(value: Any) -> Any:
 
 
 N_BEST_PASSAGES = 10
-_PASSAGES = TypeAdapter(tuple[Passage, ...])
 
 
 @dataclass(frozen=True, eq=False)
@@ -784,25 +779,6 @@ def find_best_passages(
     )
 
 
-def keep_inspection(digest: str, inspection: Inspection, *, store: Store) -> None:
-    """Store an audit's inspection beside its report."""
-    arrays = dict(vars(inspection))
-    passages = _PASSAGES.dump_python(arrays.pop("passages"), mode="json")
-    store.put(f"inspection/{digest}", arrays=arrays, meta={"passages": passages})
-
-
-def read_inspection(digest: str, *, store: Store) -> Inspection | None:
-    """Return an audit's inspection; None if there is none or it is of another version."""
-    stored = store.get(f"inspection/{digest}")
-    if stored is None:
-        return None
-    try:
-        passages = _PASSAGES.validate_python(stored.meta.get("passages", ()))
-        return Inspection(**stored.arrays, passages=passages)
-    except (ValueError, TypeError):
-        return None
-
-
 @dataclass(frozen=True)
 class KeptAudit:
     """One line of the list of kept audits.
@@ -874,11 +850,6 @@ def find_possible_siblings(
         for audit in audits
         if audit.sibling_terms == terms and audit.hospital_digest != hospital
     )
-
-
-def read_demo_digests(store: Store) -> dict[str, str]:
-    """Return the digests of the demo's audits by name; empty before the first demo run."""
-    return dict(store.get_record(REMEMBERED) or {})
 
 
 @cache

@@ -24,6 +24,7 @@ from audit.attack.question import question_digest
 from audit.errors import AuditError, Message
 from audit.foreign import is_zip, read_zip_members, refuse_errors
 from audit.report import export
+from audit.report.audit_store import read_documents, read_kept_report
 from audit.report.decision import read_decision_history
 from audit.report.report import SCHEMA, AuditReport
 from cache.store import Store
@@ -311,19 +312,18 @@ def _check_seals(check: Check, files: Files, report: AuditReport | None) -> None
 
 
 def _check_kept(check: Check, files: Files, report: AuditReport, *, store: Store) -> None:
-    record = store.get_record(f"audit/{report.digest}")
-    if record is None:
+    kept_report = read_kept_report(report.digest, store=store)
+    if kept_report is None:
         check.note_unchecked(Message("Its audit is not kept on this machine."))
         return
     form = report.made.get("names")
-    kept_report = AuditReport.from_json(record)
     if _select_shared(kept_report.with_names_as(form) if form else kept_report) != _select_shared(
         report
     ):
         check.note_fault(Message("The audit that is kept here says something else."), _REPORT)
     else:
         check.note_held(Message("The audit that is kept here says the same."), _REPORT)
-    documents = store.get_record(f"documents/{report.digest}")
+    documents = read_documents(report.digest, store=store)
     documents_text = files.get("documents.csv", b"").decode("utf-8-sig", "replace")
     if documents and "documents.csv" in files:
         if documents_text != export.documents_csv(documents):

@@ -59,6 +59,7 @@ from audit.notes.passages import normalize_passages, read_passages
 from audit.notes.read import NoteFile, NoteSource, inspect_notes, list_note_files
 from audit.patients.register import read_register
 from audit.progress import ProgressListener
+from audit.report import audit_store
 from audit.report.compare import MAX_REFERENCES, Comparison, compare_audits
 from audit.report.documents import DocumentView, listed_names, make_document_view
 from audit.report.name_table import mask_name
@@ -68,8 +69,6 @@ from audit.report.report import (
     KeptAudit,
     find_reference_audits,
     kept_audit,
-    read_demo_digests,
-    read_inspection,
 )
 from audit.report.threshold import RocView, make_roc_view, rank_names
 from audit.run import AuditInputs, find_inputs
@@ -157,8 +156,8 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
     AuditError
         If the data directory cannot be used.
     """
-    digests = [key.removeprefix("audit/") for key in store().keys("audit/")]
-    demo_codes, lines = set(read_demo_digests(store()).values()), []
+    digests = audit_store.list_digests(store())
+    demo_codes, lines = set(audit_store.read_demo_digests(store()).values()), []
     for digest in digests:
         with suppress(AuditError):  # not remembered: running it again makes it readable
             line = _audit_line(digest)
@@ -173,10 +172,7 @@ def _audit_line(digest: str) -> KeptAudit:
 
 
 def _report(digest: str) -> AuditReport:
-    record = store().get_record(f"audit/{digest}")
-    if record is None:
-        raise AuditError("This result is damaged.", do="Run the audit again.")
-    return AuditReport.from_json(record)
+    return audit_store.read_report(digest, store=store())
 
 
 report = _cache_answers(16)(_report)  # one beside its references and the other scenario
@@ -184,20 +180,19 @@ report = _cache_answers(16)(_report)  # one beside its references and the other 
 
 def _name_by_records(digest: str) -> object:
     # A missing inspection or document record can appear when the audit runs again.
-    return digest, *(store().keys(f"{kind}/{digest}") for kind in ("inspection", "documents"))
+    return digest, audit_store.list_evidence(digest, store=store())
 
 
 @_cache_answers(4, name_answer=_name_by_records)
 def inspection(digest: str) -> Inspection | None:
     """Return the evidence behind an audit's scores, or None if it is not kept."""
-    return read_inspection(digest, store=store())
+    return audit_store.read_inspection(digest, store=store())
 
 
 @_cache_answers(4, name_answer=_name_by_records)
 def documents(digest: str) -> dict[str, tuple[str, ...]]:
     """Return an audit's generated documents by model; empty in scenario 2."""
-    texts_by_model = store().get_record(f"documents/{digest}") or {}
-    return {model: tuple(texts) for model, texts in texts_by_model.items()}
+    return audit_store.read_documents(digest, store=store())
 
 
 @_cache_answers(8)

@@ -8,6 +8,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from audit.attack.question import MODEL_ROLES
 from audit.report import documents
 from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocuments, Rows
 from audit.report.name_table import find_row
@@ -83,7 +84,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
             for share in shares
         ]
     draw_table(say, "documents_counts", columns, audit=report.digest)
-    counts = {role: getattr(report.details, role).name_counts for role in documents.WHO}
+    counts = {role: getattr(report.details, role).name_counts for role in reversed(MODEL_ROLES)}
     if None in counts.values():
         return
     with st.expander(say.text("documents_written"), key="documents_written"):

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.report.report import KeptAudit, choose_audit, find_other_scenario, read_demo_digests
+from audit.report.audit_store import read_demo_digests
+from audit.report.report import KeptAudit, choose_audit, find_other_scenario
 from audit.tables import write_table
 from audit.words import Words
 from pages.ui import blocks, cached

@@ -19,7 +19,8 @@ from audit.models.load import load_pair
 from audit.names.candidates import OF_HOSPITAL, ControlSource, make_candidates
 from audit.names.controls import N_REFERENCE
 from audit.names.pools import pool_for
-from audit.run import read_finished_sizes, run_audit
+from audit.report.audit_store import is_kept, read_finished_sizes
+from audit.run import run_audit
 from cache.store import Store
 from tests import small_audit
 from tests.small_audit import Models, models, small
@@ -43,10 +44,10 @@ def test_a_plan_knows_the_run_before_and_after_it(
     request = request_of(models, scenario, 100)
     plan = make_plan(request)
     with Store(tmp_path / "results") as store:
-        assert not plan.is_answered(store) and plan.seconds(store) > 0
+        assert not is_kept(plan.digest, store=store) and plan.seconds > 0
         assert plan.digest == run_audit(request, store=store).digest
-        assert plan.is_answered(store) and plan.seconds(store) == 0
-        assert not make_plan(request.with_(seed=5)).is_answered(store)
+        assert is_kept(plan.digest, store=store)
+        assert not is_kept(make_plan(request.with_(seed=5)).digest, store=store)
 
 
 @pytest.mark.long
@@ -65,11 +66,11 @@ def test_expected_time_is_the_work_that_the_run_announces_at_the_paces_of_the_la
             rows = task.n_rows(kind, n) * task.n_tokens
             assert work[f"{model_role} model: {EVIDENCE[kind]}"] == rows * model.n_parameters
     with Store(tmp_path / "results") as store:
-        unknown = make_plan(request).seconds(store)
+        unknown = make_plan(request).seconds
         began = time.monotonic()
         run_audit(request, store=store)
         took = time.monotonic() - began
-        warm_seconds = make_plan(request.with_(seed=1)).seconds(store)
+        warm_seconds = make_plan(request.with_(seed=1)).seconds
     assert unknown > 0 and warm_seconds != unknown
     assert warm_seconds == pytest.approx(took, rel=0.5, abs=2)
 

@@ -16,13 +16,15 @@ from audit.errors import AuditError
 from audit.models import load
 from audit.names.lists import keep_names
 from audit.rejudge import judge_again
-from audit.report.report import (
-    AuditReport,
-    Inspection,
+from audit.report.audit_store import (
+    find_complete_report,
     keep_inspection,
     read_inspection,
 )
-from audit.run import read_report
+from audit.report.report import (
+    AuditReport,
+    Inspection,
+)
 from cache.store import Store
 from tests.one_thread import one_thread
 from tests.small_audit import answer, finished, models, request_of, small
@@ -81,8 +83,8 @@ def test_an_audit_is_judged_again_as_a_new_run_judges_it(
     report = finished[scenario][0]
     with Store(directory) as store:
         judged = judge_again(report.digest, control_source="invented", store=store)
-        assert read_report(judged.digest, store=store) is not None
-        assert read_report(report.digest, store=store) is not None
+        assert find_complete_report(judged.digest, store=store) is not None
+        assert find_complete_report(report.digest, store=store) is not None
     monkeypatch.undo()
     listed = request_of(models, scenario).candidates.with_source("invented")
     new = answer(request_of(models, scenario, candidates=listed), tmp_path / "new")
@@ -176,6 +178,6 @@ def test_what_cannot_be_judged_is_refused(finished, directory, monkeypatch):
         with pytest.raises(AuditError, match="is of the hospital's own model"):
             judge_again(digest, control_source="own", sibling=own_report.digest, store=store)
         same = finished[2][0].changed(verdict=OF_RULE_1 | {"state": "not_compared"})
-        monkeypatch.setattr(rejudge, "read_report", lambda *_args, **_more: same)
+        monkeypatch.setattr(rejudge, "find_complete_report", lambda *_args, **_more: same)
         with pytest.raises(AuditError, match="compared a model with itself"):
             judge_again(digest, control_source="own", store=store)

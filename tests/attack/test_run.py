@@ -18,8 +18,9 @@ from audit import run
 from audit.attack.question import AuditRequest
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import Progress
+from audit.report.audit_store import read_finished_sizes, read_inspection
 from audit.report.export import write_report
-from audit.report.report import AuditReport, read_inspection
+from audit.report.report import AuditReport
 from cache.store import Store
 from tests.cache.make_store import value_files
 from tests.models.editing import edit_weights
@@ -219,7 +220,7 @@ def test_what_both_models_finished_of_a_stopped_run_is_an_audit_at_no_cost(
         with pytest.raises(AuditCancelled):
             answer(request, tmp_path / "one", should_stop=lambda at=stop_at: len(shard_kinds) >= at)
     with Store(tmp_path / "one") as store:
-        assert run.read_finished_sizes(request.audit_digest(), store=store) == part
+        assert read_finished_sizes(request.audit_digest(), store=store) == part
     if part:
         smaller = run.AuditTask(request=request).with_sizes(part).request
         assert request.settings.with_(**part) == smaller.settings

@@ -20,7 +20,8 @@ from audit.jobs import service, table
 from audit.names.candidates import Candidates, make_candidates
 from audit.names.lists import all_names, keep_names, keep_passages, list_passages
 from audit.notes.passages import read_passages
-from audit.report.report import REMEMBERED, AuditReport
+from audit.report.audit_store import keep_demo_digests
+from audit.report.report import AuditReport
 from audit.shelf import Shelf, take_lock
 from audit.task import Question
 from cache.store import Store
@@ -124,7 +125,7 @@ def test_an_audit_goes_with_its_documents_evidence_and_decision_and_the_log_says
 def test_the_demo_stays_and_so_does_all_evidence_while_an_audit_is_at_work(home, report, purge):
     store = Store(results_dir())
     digest = keep(report)
-    store.put_record(REMEMBERED, {"masked_lm": digest})
+    keep_demo_digests({"masked_lm": digest}, store=store)
     store.put_record(f"audit/{'c' * 64}", {})
     store.put_record(f"shard/{'a' * 64}", [1])
     grow_old(home)

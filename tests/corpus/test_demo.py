@@ -17,7 +17,8 @@ from audit.models.inspect import compute_model_digest
 from audit.models.load import load_pair
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
-from audit.report.report import kept_audit, read_demo_digests
+from audit.report.audit_store import read_demo_digests
+from audit.report.report import kept_audit
 from audit.run import run_audit
 from audit.text import fold_name
 from benchmarks import demo_hospital as demo_notes

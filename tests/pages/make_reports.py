@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from audit import demo
 from audit.attack.judgement import judge
 from audit.attack.question import SCENARIOS
 from audit.attack.scores import FIXED_SCORE
 from audit.home import results_dir
 from audit.names.candidates import Candidates, ControlSource, make_candidates
 from audit.notes.passages import Passage
-from audit.report.report import AuditReport, Inspection, find_best_passages, keep_inspection
+from audit.report.audit_store import keep_demo_digests, keep_report
+from audit.report.report import AuditReport, Inspection, find_best_passages
 from cache.store import Store
 from tests.attack.planted_table import SCORES, given_attack
 
@@ -154,19 +154,17 @@ def keep(
 ) -> None:
     """Keep reports where the app looks for them, and what lies behind the last of them."""
     with Store(results_dir()) as store:
-        for report in reports:
-            store.put_record(f"audit/{report.digest}", report.to_json())
-        if inspection is not None:
-            keep_inspection(report.digest, inspection, store=store)
-        if documents is not None:
-            store.put_record(f"documents/{report.digest}", dict(documents))
+        for report in reports[:-1]:
+            keep_report(report, store=store)
+        keep_report(reports[-1], inspection=inspection, documents=documents, store=store)
 
 
 def keep_demo(reports: Reports) -> None:
     """Keep two reports as `python -m audit demo` does."""
     keep(*reports.values())
     with Store(results_dir()) as store:
-        demo.remember(reports, store=store)
+        digests = {name: report.digest for name, report in reports.items()}
+        keep_demo_digests(digests, store=store)
 
 
 def make_inspection(

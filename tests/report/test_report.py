@@ -14,6 +14,7 @@ import pytest
 from audit.attack.question import SIBLING_TERMS, sibling_terms
 from audit.errors import AuditError
 from audit.notes.passages import Passage
+from audit.report.audit_store import keep_inspection, read_inspection
 from audit.report.name_table import number
 from audit.report.report import (
     LINKED_BY,
@@ -26,9 +27,7 @@ from audit.report.report import (
     find_best_passages,
     find_other_scenario,
     find_reference_audits,
-    keep_inspection,
     kept_audit,
-    read_inspection,
 )
 from audit.stats import auc, wilson
 from cache.store import Store
