@@ -229,7 +229,7 @@ def _sum_squared_counts(columns: IntArray, labels: np.ndarray) -> FloatArray:
     holds = csr_array(
         (np.ones(len(rows)), (part, rows)), shape=(int(part.max(initial=0)) + 1, len(columns))
     )
-    counts = holds @ np.asarray(labels, dtype=np.float64).T  # [parts, R]
+    counts = np.asarray(holds @ np.asarray(labels, dtype=np.float64).T)  # [parts, R]
     return np.asarray(np.square(counts).sum(axis=0))
 
 

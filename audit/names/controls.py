@@ -206,7 +206,8 @@ class _Draw:
             for slot in slots[row]:
                 costs_by_slot[slot, column[start:end]] = costs
         missing, hard_names = dict(enumerate(turns)), list(self._hard)
-        for slot, place in zip(*linear_sum_assignment(costs_by_slot), strict=True):
+        assignment = np.stack(linear_sum_assignment(costs_by_slot), axis=1)
+        for slot, place in assignment.tolist():
             if costs_by_slot[slot, place] < _NOBODY:
                 number = int(names[place])
                 name = hard_names[number] if self.kind == "hard" else self._name_of_number(number)

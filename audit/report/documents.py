@@ -264,7 +264,7 @@ def select_passages(
     `masking` finds the names that the search skips. Raises AuditError like `hold_outside_names`.
     """
     owners = find_owner_rows(
-        inspection.passages, first=table["first_name"], last=table["last_name"]
+        inspection.passages, first=list(table["first_name"]), last=list(table["last_name"])
     )
     numbers, phrase = range(1, len(owners) + 1), fold_name(text)
     rows = list(zip(numbers, inspection.passages, owners, strict=True))
