@@ -221,9 +221,7 @@ def run_audit(
             store=evidence.ResultsShardStore(store),
             meter=meter,
             executor=executor,
-            on_kept=partial(keep_finished_size, digest, _SIZES[kind], store=store)
-            if model_role == "hospital"  # whose evidence is made last
-            else lambda _: None,
+            on_kept=partial(keep_finished_size, digest, model_role, _SIZES[kind], store=store),
         )
 
     pair, names, pool = setup.pair, setup.names, setup.pool
@@ -239,10 +237,8 @@ def run_audit(
         "seconds": round(time.monotonic() - started, 3),
         "dtype": setup.forwards["hospital"].dtype,
         "kernels": setup.forwards["hospital"].kernels,
-    }
-    provenance |= evidence.describe_backend(setup.device)
-    report = report.changed(made=provenance)
-    inspection = _make_inspection(request, attack)
+    } | evidence.describe_backend(setup.device)
+    inspection, report = _make_inspection(request, attack), report.changed(made=provenance)
     keep_report(report, inspection=inspection, documents=attack.documents, store=store)
     meter.finish(FINISHING)
     return find_complete_report(digest, store=store) or report

@@ -117,8 +117,10 @@ def list_evidence(digest: str, *, store: Store) -> tuple[str, ...]:
     return tuple(kind for kind in kinds if store.keys(f"{kind}/{digest}"))
 
 
-def keep_finished_size(digest: str, setting: str, n: int, *, store: Store) -> None:
-    """Store that both models have finished `n` of what a setting counts, unless it is known."""
+def keep_finished_size(digest: str, model_role: str, setting: str, n: int, *, store: Store) -> None:
+    """Store that a model has finished `n` of what a setting counts; M_hospital is the last."""
+    if model_role != "hospital":
+        return
     sizes = store.get_record(f"finished/{digest}") or {}
     if n > sizes.get(setting, 0):
         store.put_record(f"finished/{digest}", sizes | {setting: n})
