@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import platform
 import secrets
@@ -144,6 +145,11 @@ def salted_digest(text: str) -> str:
     """
     salt = _installation_salt(data_home())
     return hmac.new(salt, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def make_salted_code(kind: str, about: object) -> str:
+    """Return the identifier of a kept thing of a kind: 12 digits that depend on a JSON value."""
+    return salted_digest(f"{kind} {json.dumps(about, sort_keys=True)}")[:12]
 
 
 def _choose_home() -> Path:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -116,6 +117,29 @@ def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None)
             digest.update(chunk)
             on_bytes(len(chunk))
     return digest.hexdigest()
+
+
+def digest_json(
+    content: object,
+    *,
+    sort_keys: bool = True,
+    ensure_ascii: bool = True,
+    is_compact: bool = False,
+    default: Callable[[Any], object] | None = None,
+) -> str:
+    """Return the SHA-256 of a JSON value in hexadecimal; NaN is allowed.
+
+    `is_compact` leaves out the spaces, as `audit.task.canonical_json` does, and `default` encodes
+    what is no JSON. Kept things bear digests of several spellings, which therefore stay.
+    """
+    text = json.dumps(
+        content,
+        sort_keys=sort_keys,
+        ensure_ascii=ensure_ascii,
+        separators=(",", ":") if is_compact else None,
+        default=default,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def create_file(path: Path) -> BinaryIO:

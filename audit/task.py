@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from audit.errors import AuditError, Message
 from audit.progress import ProgressListener, StopQuestion
+from audit.shelf import digest_json
 
 Device = Literal["auto", "cpu", "cuda"]
 Columns = tuple[tuple[str, str], ...]
@@ -72,7 +72,7 @@ class Record(BaseModel):
 
     def digest(self) -> str:
         """SHA-256 of `to_bytes`."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        return digest_json(self.plain(), is_compact=True)
 
     def with_(self, **changes: Any) -> Self:
         """Return the record with some fields changed, checked again."""
@@ -130,7 +130,7 @@ class Task(Record):
         audits: tuple[str, ...] = (),
     ) -> Question:
         """Return a question whose answer depends only on `about`, a JSON value."""
-        digest = hashlib.sha256(canonical_json({self.job: about})).hexdigest()
+        digest = digest_json({self.job: about}, is_compact=True)
         return Question(self.job, label, 0, device, digest, audits, self.plain())
 
     @classmethod

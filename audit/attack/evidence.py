@@ -13,7 +13,6 @@ or in a worker of an executor (`make_shard_remotely`).
 from __future__ import annotations
 
 import hashlib
-import json
 import platform
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from audit.attack.question import VERSIONS
 from audit.errors import AuditError
 from audit.home import stay_offline
 from audit.progress import Meter
+from audit.shelf import digest_json
 from cache.store import Store
 
 if TYPE_CHECKING:
@@ -428,5 +428,4 @@ def _digest(value: object) -> str:
             return [str(item.dtype), list(item.shape), hashlib.sha256(item.tobytes()).hexdigest()]
         raise TypeError(type(item).__name__)
 
-    text = json.dumps(value, sort_keys=True, default=encode_array)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_json(value, default=encode_array)

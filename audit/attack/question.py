@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from audit.models.model_folder import find_display_name
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
+from audit.shelf import digest_json
 from audit.task import Device, Record
 
 VERSIONS = {"generation": 4, "posterior": 3, "chain": 3}
@@ -228,8 +228,7 @@ def sibling_terms(question: Mapping[str, object]) -> str:
 
 def question_digest(question: Mapping[str, object]) -> str:
     """Return the digest that names an audit."""
-    text = json.dumps(question, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_json(question)
 
 
 def command_line(

@@ -27,7 +27,7 @@ from audit.foreign import (
     refuse_errors,
     refuse_without_memory,
 )
-from audit.home import salted_digest
+from audit.home import make_salted_code
 from audit.models.architectures import ModelConfig, parse_config
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
 from audit.models.inspect import (
@@ -303,7 +303,7 @@ class ConvertTask(Task):
             "files": _read_states(plan),
             "model_type": self.model_type,
         }
-        conversion_id = salted_digest(f"convert {json.dumps(about, sort_keys=True)}")[:12]
+        conversion_id = make_salted_code("convert", about)
         return self.with_(conversion_id=conversion_id).make_question(
             label=plan.folder.name,
             device=SHORT,

@@ -7,7 +7,6 @@ refused. `load.py` reads the weights of models that pass.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from audit.models.other_forms import (
 )
 from audit.models.tokenizer_files import TokenizerFiles, read_tokenizer_files
 from audit.models.weights_header import check_tensors, read_tensors
-from audit.shelf import fingerprint
+from audit.shelf import digest_json, fingerprint
 
 _DIGEST_VERSION = 1
 
@@ -73,8 +72,7 @@ class ModelFiles:
         }
         if self.conversion is not None and self.conversion.head_digest:
             content["head_of"] = self.conversion.head_digest
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return digest_json(content, is_compact=True)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from audit.models.tokenizer_files import (
     TOKENIZER_CONFIG_FILE,
     TokenizerFiles,
 )
-from audit.shelf import scratch_folder
+from audit.shelf import digest_json, scratch_folder
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
 """Special tokens that an audit needs."""
@@ -204,11 +204,10 @@ def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
         return settings | chosen | {name: v for name, v in mecab.items() if v is not None}
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     model = dict(state["model"])
-    vocabulary, merges = model.pop("vocab"), json.dumps(model.pop("merges", []))
-    settings["merges"] = hashlib.sha256(merges.encode("ascii")).hexdigest()
+    vocabulary = model.pop("vocab")
+    settings["merges"] = digest_json(model.pop("merges", []), sort_keys=False)
     if model["type"] == "Unigram":
-        scores = json.dumps([score for _, score in vocabulary])
-        settings["scores"] = hashlib.sha256(scores.encode("ascii")).hexdigest()
+        settings["scores"] = digest_json([score for _, score in vocabulary])
     for part, value in (("normalizer", state["normalizer"]), ("model", model)):
         fields = value if isinstance(value, dict) else {"type": value}
         settings |= {f"{part}.{key}": item for key, item in fields.items()}

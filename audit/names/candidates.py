@@ -8,8 +8,6 @@ Source: Nakamura et al., section 3.4.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,6 +15,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import Literal, get_args
 
+from audit.shelf import digest_json
 from audit.text import fold_letters, fold_name, is_unspaced, written_name
 
 Name = tuple[str, str]
@@ -168,7 +167,7 @@ class Candidates:
             name: column for name, column in vars(self).items() if is_in_digest.get(name, True)
         }
         columns["popularity"] = (math.nan,) * len(self)  # lists had this column once
-        return hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest()
+        return digest_json(columns)
 
     @property
     def source(self) -> ControlSource | Literal[""]:

@@ -8,13 +8,12 @@ Source: Nakamura et al., section 3.4.
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from audit.names.candidates import Candidates
+from audit.shelf import digest_json
 from audit.text import fold_name, is_unspaced
 
 
@@ -51,7 +50,7 @@ class NamePool:
     def digest(self) -> str:
         """Return the SHA-256 of names and shares, on which a draw depends besides its seed."""
         content = [self.locale, self.first, self.last, self.first_share, self.last_share]
-        return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()
+        return digest_json(content, sort_keys=False, ensure_ascii=False)
 
 
 @functools.cache

@@ -11,7 +11,6 @@ masked and every other placeholder deleted.
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from dataclasses import astuple, dataclass
 from audit.errors import AuditError, Message
 from audit.foreign import GZIP, decode_text, unpack_gzip
 from audit.notes.placeholders import find_loose_slot, find_name_slot, holds_blanks
+from audit.shelf import digest_json
 from audit.tables import Row, RowNote, read_json_rows, read_table
 from audit.text import (
     HEADINGS,
@@ -82,8 +82,8 @@ class Passages:
 
     def digest(self) -> str:
         """Return the SHA-256 of the passages' content; file format and encoding play no part."""
-        content = json.dumps([astuple(passage) for passage in self.passages], ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()
+        content = [astuple(passage) for passage in self.passages]
+        return digest_json(content, sort_keys=False, ensure_ascii=False)
 
 
 PASSAGES_ENDINGS = ("csv", "tsv", "txt", "jsonl", "ndjson", "json", "gz")

@@ -7,8 +7,6 @@ Source: Nakamura et al., section 3.3; ClinicalBERT (Alsentzer et al. 2019).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -39,7 +37,13 @@ from audit.progress import (
     estimate_seconds,
 )
 from audit.rng import generator, torch_seed
-from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
+from audit.shelf import (
+    digest_json,
+    hold_training_folder,
+    make_time_stamp,
+    whole_folder,
+    write_whole,
+)
 from audit.task import queue_of
 from audit.training.config import TrainSettings, read_process_number
 from audit.training.loop import (
@@ -324,7 +328,7 @@ def _prepare(
         n_train_tokens=len(stream),
         n_held_out_documents=len(split.held_out),
         unigram_loss=None if measured is None else measured.unigram_loss,
-        key=hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest(),
+        key=digest_json(decisive),
         precision=hardware.precision,
         device=hardware.device,
         kernels=hardware.kernels,

@@ -6,7 +6,6 @@ Every row of every step follows from the seed, so a training can resume at any s
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from array import array
@@ -27,7 +26,7 @@ from audit.notes.read import Note, NoteSource
 from audit.notes.sentences import find_sentences
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import fingerprint, private_folder, whole_folder
+from audit.shelf import digest_json, fingerprint, private_folder, whole_folder
 from audit.training.config import TrainSettings
 
 Ids = NDArray[np.int64]
@@ -238,7 +237,6 @@ def _split_to_ids(text: str, tokenizer: Any) -> list[int]:
 def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
     from audit.models.tokenizer import read_tokenizer_settings
 
-    vocabulary = json.dumps(sorted(tokenizer.get_vocab().items())).encode()
     notes = {
         "kind": source.kind,
         "codec": source.codec,
@@ -247,12 +245,11 @@ def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
     }
     content = {
         "text": _TEXT_VERSION,
-        "vocabulary": hashlib.sha256(vocabulary).hexdigest(),
+        "vocabulary": digest_json(sorted(tokenizer.get_vocab().items())),
         "tokenizer": dict(read_tokenizer_settings(tokenizer)),
         "notes": [notes],
     }
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_json(content, default=str)
 
 
 def digest_notes(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None) -> str:
@@ -264,7 +261,7 @@ def digest_notes(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None
         digests = {
             str(file.relative_to(path)): fingerprint(file, on_bytes=on_bytes) for file in files
         }
-        return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
+        return digest_json(digests, sort_keys=False)
     except OSError as error:
         raise AuditError(
             "The notes cannot be read ({strerror}).", where="notes", strerror=error.strerror

@@ -17,7 +17,7 @@ from audit.corpus.corpora import CORPORA
 from audit.corpus.other_names import OTHER_NAMES_SEED, write_other_names
 from audit.corpus.truth import PRIVATE, listed_file, make_unreadable_error, read_listed
 from audit.errors import AuditError
-from audit.home import salted_digest
+from audit.home import make_salted_code
 from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model
 from audit.models.limited import call_limited
 from audit.models.model_folder import TRAINED_LABEL, find_display_name
@@ -240,7 +240,7 @@ class PretrainTask(Task):
             "columns": dict(self.columns),
             "snapshot_epochs": self.snapshot_epochs,
         }
-        run_id = salted_digest(f"pretrain {json.dumps(about, sort_keys=True)}")[:12]
+        run_id = make_salted_code("pretrain", about)
         return self.with_(run_id=run_id).make_question(
             label=inspect_model(self.general).name,
             device=queue_of(self.device),

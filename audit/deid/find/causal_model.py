@@ -27,7 +27,7 @@ from audit.foreign import locate_errors, refuse_without_memory
 from audit.notes.folding import fold_text
 from audit.notes.spans import TaggedDocument
 from audit.progress import StopQuestion
-from audit.shelf import fingerprint
+from audit.shelf import digest_json, fingerprint
 
 WHERE = "language model"
 STORED = "stored"
@@ -293,7 +293,7 @@ class LocalModel:
         # A prompt gets at least half of a short context.
         self._n_answer = max(1, min(max_new_tokens, loaded.n_context // 2))
         content = [loaded.digest, max_new_tokens, self.n_batch, loaded.device]
-        self.digest = hashlib.sha256(json.dumps(content).encode("ascii")).hexdigest()
+        self.digest = digest_json(content)
 
     def __call__(self, prompts: Sequence[str]) -> list[str]:
         """Return an answer for each prompt, in the order of the prompts."""

@@ -7,8 +7,6 @@ names a package that is missing. Each tagger reads only notes in its language. B
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -24,6 +22,7 @@ from audit.notes.language import language_of
 from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
 from audit.notes.patterns import CAPITAL, SMALL
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
+from audit.shelf import digest_json
 from audit.text import word_lists
 
 PackageSpan = tuple[int, int, str]
@@ -69,7 +68,7 @@ def list_installed() -> tuple[str, ...]:
 def packaged_digest(name: str, *, is_beside: bool = False) -> str:
     """Return the digest of an installed tagger: its packages, their versions, its labels."""
     content = [_VERSION, name, is_beside, _versions(name), sorted(_KINDS[name].items())]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return digest_json(content, sort_keys=False)
 
 
 def _versions(name: str) -> list[str]:

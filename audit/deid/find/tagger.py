@@ -6,7 +6,6 @@ whole in a window stays as it was found there.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import Field
 from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.notes.spans import TYPES, Span
+from audit.shelf import digest_json
 from audit.task import Record, canonical_json
 
 Tags = tuple[Span, ...]
@@ -177,8 +177,7 @@ class TaggerFile(Record):
     def digest(self) -> str:
         """SHA-256 of everything that decides the answers."""
         content = {name: value for name, value in self.plain().items() if name in self.decisive}
-        text = json.dumps({"version": TAGGER_VERSION, **content}, sort_keys=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return digest_json({"version": TAGGER_VERSION, **content})
 
     def file(self) -> bytes:
         """Return the bytes of the file."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from audit.deid.find.causal_model import check_directory, model_files
 from audit.deid.find.tagger_facts import Language, TaggerFacts, file_digests
 from audit.deid.find.taggers import TRAINED, network_folder, tagger_dir
 from audit.errors import AuditError
-from audit.home import salted_digest
+from audit.home import make_salted_code
 from audit.task import Contact, Device, Question, Record, Task, queue_of, read_file_states
 from audit.training.config import LoopSettings, LossPoint, Rate, Rows, ScheduledSettings, Share
 
@@ -226,7 +225,7 @@ class TaggerTask(Task):
         about = [self.settings.plain(), notes, model]
         if self.label_map:
             about.append(self.label_map)
-        tagger_id = TRAINED + salted_digest(f"tagger {json.dumps(about, sort_keys=True)}")[:12]
+        tagger_id = TRAINED + make_salted_code("tagger", about)
         return self.with_(tagger_id=tagger_id).make_question(
             label=self.start.name if self.start else Path(self.base).name or "characters",
             device=queue_of(self.device),

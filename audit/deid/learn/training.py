@@ -72,7 +72,13 @@ from audit.notes.spans import (
 )
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
+from audit.shelf import (
+    digest_json,
+    hold_training_folder,
+    make_time_stamp,
+    whole_folder,
+    write_whole,
+)
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -381,11 +387,10 @@ class TokenLearner(Learner):
             "is_halved": self.is_halved,
             **self._describe_start(),
         }
-        text = json.dumps(content, sort_keys=True)
         return {
             **content,
             "encoder": None if encoder is None else encoder.resolve().name,
-            "key": hashlib.sha256(text.encode("ascii")).hexdigest(),
+            "key": digest_json(content),
             "n_steps": self.n_steps,
             "n_notes": len(material.train),
             "n_spans": sum(len(document.spans) for document in material.train),

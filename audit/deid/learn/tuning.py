@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +44,13 @@ from audit.notes.formats import flatten_spans, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
 from audit.progress import ProgressListener, StopQuestion
 from audit.rng import generator, torch_seed
-from audit.shelf import hold_training_folder, make_time_stamp, whole_folder, write_whole
+from audit.shelf import (
+    digest_json,
+    hold_training_folder,
+    make_time_stamp,
+    whole_folder,
+    write_whole,
+)
 from audit.training.config import read_losses
 from audit.training.loop import VERSIONS, Hardware, Learner, PointListener, adamw
 
@@ -338,7 +343,7 @@ def train_generative(
             "settings": settings.decisive(),
             "place": [loaded.device, loaded.precision],
         }
-        key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        key = digest_json(content)
 
         def write(learner: CopyLearner) -> None:
             # The adapter is merged into the weights of the model.

@@ -47,7 +47,7 @@ from audit.deid.sets.incoming_notes import annotated_notes, clear_uploads, uploa
 from audit.deid.sets.tagged_sets import TAGGED_SETS
 from audit.deid.sets.tagging import CENSUS, TAGGING, tag_notes, tagging_phase
 from audit.errors import AuditError
-from audit.home import salted_digest
+from audit.home import make_salted_code
 from audit.notes.formats import GOLD, PairedFiles, format_jsonl_line
 from audit.notes.read import resolve_note_file
 from audit.notes.spans import FIVE_TYPES, LabelMap, relabel_document
@@ -134,7 +134,7 @@ class ScoreTask(Task):
             *self.policy.decisive(),
         ]
         # The digest is salted because the content of an upload could be guessed.
-        score_id = salted_digest(f"score {json.dumps(about, sort_keys=True)}")[:12]
+        score_id = make_salted_code("score", about)
         is_short = sum(path.stat().st_size for _, path in paths) <= _SHORT_BYTES
         device = SHORT if is_short else "cpu"
         if tagger and not tagger.is_quick:

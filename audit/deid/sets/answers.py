@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from audit.shelf import digest_json
 
 ANSWERS = "answers.jsonl"
 
@@ -37,7 +38,7 @@ class AnswerFile:
     @staticmethod
     def key(question: object) -> str:
         """Return the key of a question, a digest of its JSON."""
-        return hashlib.sha256(json.dumps(question).encode("ascii")).hexdigest()[:32]
+        return digest_json(question, sort_keys=False)[:32]
 
     def __contains__(self, key: str) -> bool:
         """Whether the file has an answer for this key."""
