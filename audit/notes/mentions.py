@@ -39,7 +39,7 @@ _SEX = sorted(
 )
 _PARTS, _ = read_pattern_table(__file__, SEX="|".join(_SEX))
 _RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
-_NUMBERS = {word: n for n, word in enumerate(f"{_PARTS['UNITS']}|{_PARTS['TEENS']}".split("|"), 1)}
+_NUMBERS = {word: n for n, word in enumerate(f"{_PARTS['ONES']}|{_PARTS['TEENS']}".split("|"), 1)}
 _NUMBERS |= {word: 10 * n for n, word in enumerate(_PARTS["TENS"].split("|"), 2)}
 _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}
 

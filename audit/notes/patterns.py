@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from unicodedata import category, normalize
@@ -57,21 +57,20 @@ def read_pattern_table(
     Returns
     -------
     parts, groups
-        The named patterns, including HAN, KATA, HIRA, CAPITAL, SMALL and `definitions`; and for
-        each group its entries, each with its pattern.
+        The named patterns, including `SHARED_PARTS` and `definitions`; and for each group its
+        entries, each with its pattern.
     """
-    parts = {
-        "HAN": HAN,
-        "KATA": KATA,
-        "HIRA": HIRA,
-        "CAPITAL": CAPITAL,
-        "SMALL": SMALL,
-        **definitions,
-    }
+    return _read_table(Path(module).with_suffix(".txt"), SHARED_PARTS | definitions)
+
+
+def _read_table(
+    path: Path, definitions: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, list[tuple[str, str]]]]:
+    parts = dict(definitions)
     groups: dict[str, list[tuple[str, str]]] = {}
     group: list[tuple[str, str]] = []
-    text = Path(module).with_suffix(".txt").read_text(encoding="utf-8")
-    for block in re.sub(r"\n +", "\0", re.sub(r"(?m)^(?:#.*)?\n", "", text)).splitlines():
+    text = re.sub(r"(?m)^(?:#.*)?\n", "", path.read_text(encoding="utf-8"))
+    for block in re.sub(r"\n +", "\0", text).splitlines():
         first, *lines = block.split("\0")
         named = re.match(r"([A-Z][A-Z0-9_]*) = ?", first)
         if named:
@@ -84,6 +83,13 @@ def read_pattern_table(
         else:
             group.append((first, pattern))
     return parts, groups
+
+
+SHARED_PARTS = _read_table(
+    Path(__file__).with_suffix(".txt"),
+    {"HAN": HAN, "KATA": KATA, "HIRA": HIRA, "CAPITAL": CAPITAL, "SMALL": SMALL},
+)[0]
+"""The named patterns that every table can use: letters, and those of `patterns.txt`."""
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:

@@ -50,7 +50,7 @@ _PLACES = {"十": 10, "拾": 10, "百": 100, "千": 1000}
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii")
 _NAMED_NUMBERS = {
     word: number
-    for number, word in enumerate(f"{_PARTS['UNIT']}|{_PARTS['TEEN']}".split("|"), start=1)
+    for number, word in enumerate(f"{_PARTS['ONES']}|{_PARTS['TEENS']}".split("|"), start=1)
 } | {word: 10 * tens for tens, word in enumerate(_PARTS["TENS"].split("|"), start=2)}
 _ORDINALS = {
     word: number

@@ -20,7 +20,7 @@ from audit.errors import AuditError, Message
 from audit.notes.fhir import Person as KnownPerson
 from audit.notes.mention_words import JAPANESE_SURNAMES, WORDS
 from audit.notes.mentions_ja import split_japanese_name
-from audit.notes.patterns import fold_characters
+from audit.notes.patterns import SHARED_PARTS, fold_characters
 from audit.notes.read import NoteSource, inspect_notes
 from audit.notes.spans import CONTACT, LINKAGE_CODE, PERSONAL_ID_CODE, QUASI_IDENTIFIER
 from audit.patients.births import read_birth
@@ -336,7 +336,7 @@ def _read_relative(text: str) -> tuple[str, str, str]:
     """Return (first, last, "") for one relative, or ("", "", name) if the name cannot be split."""
     name = re.sub(r"[(（][^()（）]*[)）]|^[^:：]*[:：]|[0-9+()-]{7,}", " ", fold_characters(text))
     words = [word for word in name.split() if word.lower().strip(",.") not in _NO_RELATIVES]
-    name = re.sub(f"(?:様|さん|氏)$|^(?:{_KIN})(?=[ ])", "", " ".join(words)).strip()
+    name = _BESIDE_A_RELATIVE.sub("", " ".join(words)).strip()
     if not name or any(char.isdigit() for char in name):
         return "", "", ""
     first, last = split_name(name)
@@ -351,8 +351,8 @@ def _read_relative(text: str) -> tuple[str, str, str]:
 _RELATIVES_APART = re.compile(r"[;；、\n/／]|[,，](?=\s*\w+\s+\w+)")
 
 
+_BESIDE_A_RELATIVE = re.compile(rf"(?:様|さん|氏)$|^(?:{SHARED_PARTS['JA_KIN']}|子)(?= )")
 _NO_RELATIVES = WORDS["relatives"] | WORDS["titles"] | {"and", "of", "the"}
-_KIN = "夫|妻|父|母|長男|長女|次男|次女|息子|娘|兄|姉|弟|妹|祖父|祖母|子"
 
 
 def read_contacts(text: str, *, is_only: bool = True) -> Iterator[Piece]:

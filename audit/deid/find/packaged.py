@@ -20,7 +20,7 @@ from audit.deid.find.tagger import Tags, cut_windows, drop_overlaps, join_window
 from audit.errors import AuditError
 from audit.notes.language import language_of
 from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
-from audit.notes.patterns import CAPITAL, SMALL
+from audit.notes.patterns import CAPITAL, SHARED_PARTS, SMALL
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
 from audit.shelf import digest_json
 from audit.text import word_lists
@@ -212,16 +212,15 @@ _EN_WORDS = "|".join(
         )
     )
 )
-_JA_KIN = "妻|夫|父|母|兄|弟|姉|妹|娘|息子|孫|長男|次男|三男|長女|次女|三女|祖父|祖母"
+_JA_KIN = f"{SHARED_PARTS['JA_KIN']}|孫|三男|三女"
 _JA_ROLES = (
     "患者|主治医|担当医|担当|医師|看護師|助産師|保健師|薬剤師|研修医|術者|助手|読影|記載|隊長"
 )
-_JA_TITLES = "さん|さま|様|氏|殿|君|くん|ちゃん|先生|医師|看護師|師長|隊長|救急"
 _EDGES = {
     "en": (rf"(?:{_EN_WORDS})(?:[\s.,:;]+|$)", rf"[\s.,:;]+(?:{_EN_WORDS})[\s.,:;]*$"),
     "ja": (
         rf"(?:{_JA_ROLES}|(?:{_JA_KIN})(?=[ \u3000\u3040-\u30ff]|$)|[A-Za-z][A-Za-z. ]*)[\s:：]*",
-        rf"[\s]*(?:{_JA_TITLES}|[A-Za-z]+\.?)$",
+        rf"[\s]*(?:{SHARED_PARTS['JA_TITLE']}|師長|隊長|救急|[A-Za-z]+\.?)$",
     ),
 }
 _BEFORE, _BEHIND = (

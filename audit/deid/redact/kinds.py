@@ -270,11 +270,9 @@ def _is_titled(mark: Mark) -> bool:
 
 @cache
 def _list_japanese_given_names() -> frozenset[str]:
-    from audit.names.people import given_names
+    from audit.names.people import iterate_given_names
 
-    tables = (given_names(sex, time) for sex in "MF" for time in ("old", "middle", "young"))
-    names = {part.native for table in tables for part in table.names}
-    return frozenset(name for name in names if len(name) > 1)
+    return frozenset(part.native for _, part in iterate_given_names() if len(part.native) > 1)
 
 
 @cache
@@ -289,9 +287,10 @@ def _list_states() -> frozenset[str]:
     return frozenset({*Provider.states, *Provider.countries, *japanese} - names)
 
 
-_TENS, _ONES = PARTS["TENS"].split("|"), PARTS["ONES"].split("|")
-_WORDS = {word: 20 + 10 * n for n, word in enumerate(_TENS)}
-_WORDS |= {word: n for n, word in enumerate(_ONES, start=1)}
+_WORDS = {word: 10 * n for n, word in enumerate(PARTS["TENS"].split("|"), start=2)}
+_WORDS |= {
+    word: n for n, word in enumerate(f"{PARTS['ONES']}|{PARTS['TEENS']}".split("|"), start=1)
+}
 _HAN = {char: n for n, char in enumerate("〇一二三四五六七八九")}
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from audit.deid.redact.kinds import Mark, fits_name, is_named, join_marks, kind_at
@@ -525,32 +526,26 @@ def _is_listed(surname: str, given_name: str) -> bool:
     return surname in surnames and given_name in given_names
 
 
-def _iterate_name_tables() -> Iterator[tuple[Role, Any]]:
-    from audit.names.people import given_names, surnames
-
-    yield SURNAME, surnames()
-    for sex in "MF":
-        for generation in ("old", "middle", "young"):
-            yield GIVEN, given_names(sex, generation)
-
-
 @cache
 def _collect_listed_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the Japanese surnames and the given names of the lists."""
-    spellings: dict[Role, set[str]] = {SURNAME: set(), GIVEN: set()}
-    for role, table in _iterate_name_tables():
-        spellings[role].update(part.native for part in table.names)
-    return frozenset(spellings[SURNAME]), frozenset(spellings[GIVEN])
+    from audit.names.people import iterate_given_names, surnames
+
+    return (
+        frozenset(part.native for part in surnames().names),
+        frozenset(part.native for _, part in iterate_given_names()),
+    )
 
 
 @cache
 def _collect_readings() -> Mapping[str, frozenset[str]]:
     """Return the keys of the readings, in kana and in Latin letters, of each listed part in Han."""
+    from audit.names.people import iterate_given_names, surnames
+
     readings: dict[str, set[str]] = defaultdict(set)
-    for _, table in _iterate_name_tables():
-        for part in table.names:
-            key = part_key(part.native)
-            readings[key].update({part_key(part.kana), part_key(part.romaji)} - {key})
+    for part in chain(surnames().names, (part for _, part in iterate_given_names())):
+        key = part_key(part.native)
+        readings[key].update({part_key(part.kana), part_key(part.romaji)} - {key})
     return {key: frozenset(forms) for key, forms in readings.items()}
 
 

@@ -419,7 +419,7 @@ class _Surrogates:
             return f"mail{self.key.draw('mail', folded, self.patient) % 10**6}@example.org"
         if kind in ("id", "contact") or _RE["IS_POSTCODE"].fullmatch(folded):
             return self._draw_code(mark) if any(c.isdigit() for c in folded) else None
-        if _RE["IS_HOSPITAL"].search(folded):
+        if _RE["CARE"].search(folded):
             from audit.names.people import value_of
 
             locale = "ja_JP" if is_unspaced(folded) else "en_US"

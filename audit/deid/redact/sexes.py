@@ -113,15 +113,14 @@ def sex_of_given_name(name: str) -> str:
 def _collect_sexes() -> Mapping[str, str]:
     from faker.providers.person.en_US import Provider
 
-    from audit.names.people import given_names
+    from audit.names.people import iterate_given_names
 
     sexes_of_names: dict[str, set[str]] = defaultdict(set)
     for sex, names in (("M", Provider.first_names_male), ("F", Provider.first_names_female)):
         for name in names:
             sexes_of_names[name.casefold()].add(sex)
-        for generation in ("old", "middle", "young"):
-            for part in given_names(sex, generation).names:
-                # Names in hiragana are looked up as their kana.
-                for spelling in (part.native, part.kana, part.romaji):
-                    sexes_of_names[spelling.translate(IN_KATAKANA).casefold()].add(sex)
+    for sex, part in iterate_given_names():
+        # Names in hiragana are looked up as their kana.
+        for spelling in (part.native, part.kana, part.romaji):
+            sexes_of_names[spelling.translate(IN_KATAKANA).casefold()].add(sex)
     return {name: sexes.pop() for name, sexes in sexes_of_names.items() if len(sexes) == 1}

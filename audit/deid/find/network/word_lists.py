@@ -16,7 +16,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from audit.deid.find.network.word_features import JAPANESE_LISTS, LATIN_LISTS, Words
-from audit.names.people import given_names, surnames
+from audit.names.people import iterate_given_names, surnames
 from audit.notes.mention_words import (
     GENERIC,
     JAPANESE_NO_NAMES,
@@ -25,8 +25,6 @@ from audit.notes.mention_words import (
     WORDS,
 )
 from audit.text import word_lists
-
-_SEXES, _GENERATIONS = "MF", ("old", "middle", "young")
 
 
 @cache
@@ -71,8 +69,7 @@ class JapaneseNames(NamedTuple):
 def japanese_names() -> JapaneseNames:
     """Return the listed given names and surnames of people in Japan."""
     our_lists = _read_our_lists()
-    tables = (given_names(sex, generation) for sex in _SEXES for generation in _GENERATIONS)
-    listed_given_names = {part.native for table in tables for part in table.names}
+    listed_given_names = {part.native for _, part in iterate_given_names()}
     listed_surnames = {part.native for part in surnames().names}
     return JapaneseNames(
         our_lists["japanese_given_names"] | listed_given_names,
