@@ -1,0 +1,1 @@
+"""KART Audit: may this language model leave the building?"""
