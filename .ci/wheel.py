@@ -100,8 +100,7 @@ def find_names(source: bytes, *, modules: set[str], place: str) -> Iterator[tupl
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and not node.level and is_ours(node.module or ""):
-            statement = lines[node.lineno - 1][node.col_offset :]
-            yield node.lineno, node.col_offset + len("from ") + statement.index(b"from ")
+            yield node.lineno, node.col_offset + len("from ")
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if is_ours(alias.name):
