@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import http.client
 import importlib.util
+import json
 import os
-import re
 import site
 import socket
 import subprocess
@@ -21,7 +21,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from audit.home import HOME_VARIABLE
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from tests.jobs.fake_jobs import PATIENCE_SECONDS
 from tests.repository import REPOSITORY, repository_files
 
@@ -166,17 +166,31 @@ def test_the_version_is_answered_without_any_dependency(installed, environment, 
 
 
 @pytest.mark.slow
-def test_an_audit_runs_in_an_empty_directory(installed, environment, empty) -> None:
-    words = [str(installed / "bin" / "kart-audit"), "selftest", "--help"]
-    done = subprocess.run(
-        words, cwd=empty, env=environment, capture_output=True, text=True, check=True
+def test_commands_run_in_an_empty_directory(installed, environment, empty, tmp_path) -> None:
+    scores = tmp_path / "scores.csv"
+    scores.write_text("score,is_member\n2,1\n1,1\n-1,0\n-2,0\n")
+    words = ["score", "--scores", str(scores), "--threshold", "0", "--json"]
+    measures = json.loads(call(installed, words, environment=environment, cwd=empty))
+    assert measures["roc_auc"] == 1
+    assert "kart-audit selftest" in call(
+        installed, ["selftest", "--help"], environment=environment, cwd=empty
     )
-    assert re.search(r"kart-audit selftest", done.stdout)
-    words[-1] = "--json"
+    folder = DEMO_HOSPITAL / "en"
+    words = ["run", "--scenario=2", "--inputs=10", "--chain-inputs=0", "--json"]
+    words += [f"--{role}={folder / 'models' / role}" for role in ("general",)]
+    words += [f"--hospital={folder / 'models' / 'hospital-40'}", f"--names={folder / 'names.csv'}"]
+    words += [f"--passages={folder / 'passages.jsonl'}", f"--out={tmp_path / 'out'}"]
+    summary = json.loads(call(installed, words, environment=environment, cwd=empty))
+    assert summary["verdict"]
+
+
+def call(installed: Path, words: list[str], *, environment: dict[str, str], cwd: Path) -> str:
+    command = [str(installed / "bin" / "kart-audit"), *words]
     done = subprocess.run(
-        words, cwd=empty, env=environment, capture_output=True, text=True, check=False
+        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=500
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 JOB = """
