@@ -33,7 +33,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from audit import access_log, shards
-from audit.attack.decisions import to_json
+from audit.attack.measure_types import write_json
 from audit.attack.metrics import measure_scores
 from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
 from audit.backup import back_up
@@ -626,8 +626,8 @@ def _audit_with_references(
         _summarize(comparison.other)
         | {
             "difference": {
-                "aucs": to_json(comparison.aucs),
-                "flagged": to_json(comparison.tested),
+                "aucs": write_json(comparison.aucs),
+                "flagged": write_json(comparison.tested),
                 "p": comparison.tested.p,
             }
         }
@@ -832,7 +832,7 @@ def score(
                 where="scores, row {number}",
                 number=number,
             ) from None
-    return measure_scores(values, truth, threshold=threshold, seed=seed)
+    return measure_scores(values, truth, threshold=threshold, seed=seed).to_json()
 
 
 def selftest(*, device: Device = "auto") -> Result:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from audit.attack.judgement import decide_list
+from audit.attack.measure_types import RULE_VERSION
 from audit.attack.question import MODEL_ROLES, question_digest
 from audit.attack.scores import (
     FIXED_SCORE,
@@ -19,7 +20,6 @@ from audit.attack.scores import (
     NameParts,
     find_score_kind,
 )
-from audit.attack.verdicts import RULE_VERSION
 from audit.errors import AuditError, Message
 from audit.home import results_dir
 from audit.names.candidates import GUESSED_KINDS, Candidates, ControlSource, make_candidates
@@ -93,7 +93,7 @@ def judge_again(
     if earlier_report is not None:
         return earlier_report
     attack = read_attack(report, inspection, store=store)
-    report_parts = decide_list(
+    judgement = decide_list(
         attack,
         control_source=control_source,
         seed=int(question.get("seed", 0)),
@@ -101,22 +101,19 @@ def judge_again(
     )
     note = Message(_JUDGED_AGAIN, rule=report.verdict.rule)
     report_json = report.to_json()
+    details = {
+        name: part
+        for name, part in report_json["details"].items()
+        if name not in ("roles", "doses")
+    }
     new_report = report.changed(
         digest=question_digest(question),
         question=question,
-        verdict=report_parts["verdict"],
-        mentions=report_parts["mentions"],
-        names=report_json["names"] | report_parts["names"],
-        columns=[
-            *report_json["columns"],
-            *(k for k in report_parts["names"] if k not in report_json["columns"]),
-        ],
-        details={
-            name: value
-            for name, value in report_json["details"].items()
-            if name not in ("roles", "doses")
-        }
-        | report_parts["details"],
+        verdict=judgement.verdict,
+        mentions=judgement.mentions,
+        names=report_json["names"] | judgement.names,
+        columns=list(dict.fromkeys([*report_json["columns"], *judgement.names])),
+        details=details | judgement.details.to_json(),
         notes=[*report_json["notes"], note.dump()],
     )
     documents = read_documents(digest, store=store)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from audit.attack import evidence
-from audit.attack.decisions import to_json
-from audit.attack.exposure import DoseRecord
 from audit.attack.judgement import judge
+from audit.attack.measure_types import DoseLine, Stop
 from audit.attack.plan import fit_budget, list_phases, name_phase
 from audit.attack.question import (
     MODEL_ROLES,
@@ -333,7 +332,7 @@ def _make_report(
     attack: AttackResult,
     *,
     question: Mapping[str, Any],
-    sibling: Mapping[int, DoseRecord] | None,
+    sibling: Mapping[int, DoseLine] | None,
 ) -> AuditReport:
     listed = attack.listed
     n_reference = len(attack.n_pieces) - len(listed)
@@ -341,13 +340,16 @@ def _make_report(
         attack, control_source=request.control_source, seed=request.seed, sibling=sibling
     )
     count_pieces = spelling.piece_counter(pair.hospital.tokenizer)
-    details = attack.details | judgement.pop("details")
-    n_flagged = judgement.pop("n_flagged_by_general")
     notes = _collect_notes(
-        request, pair, judgement["names"], n_reference, n_flagged, attack.n_chain_inputs
+        request,
+        pair,
+        judgement.names,
+        n_reference,
+        judgement.n_flagged_by_general,
+        attack.n_chain_inputs,
     )
-    if "stop" in attack.details:
-        notes.append(_describe_stop(attack.details["stop"]))
+    if attack.details.stop:
+        notes.append(_describe_stop(attack.details.stop))
     notes += report_matching(listed, count_pieces=count_pieces)
     return AuditReport.from_parts(
         digest=question_digest(question),
@@ -365,17 +367,21 @@ def _make_report(
         },
         candidates=_count_candidates(listed, n_reference),
         fixed_score=FIXED_SCORE,
-        columns=list(judgement["names"]),
-        details=to_json(details),
+        columns=list(judgement.names),
+        names=judgement.names,
+        details=attack.details.joined_with(judgement.details),
+        measures=judgement.measures,
+        verdict=judgement.verdict,
+        curve=judgement.curve,
+        mentions=judgement.mentions,
         notes=[note.dump() for note in notes],
         made={},
-        **judgement,
     )
 
 
 def read_sibling_records(
     sibling: str, question: Mapping[str, Any], *, store: Store
-) -> dict[int, DoseRecord]:
+) -> dict[int, DoseLine]:
     """Return the records of a sibling model's known names, by number of mentions.
 
     `sibling` is the digest of the sibling's audit, "" for none. Raises AuditError unless that audit
@@ -412,23 +418,23 @@ def read_sibling_records(
             do="A sibling is another model, trained by the same recipe on notes whose names are "
             "known.",
         )
-    return {line.dose: DoseRecord(**vars(line)) for line in report.details.doses}
+    return {line.dose: line for line in report.details.doses}
 
 
-def _describe_stop(stop: Any) -> Message:
+def _describe_stop(stop: Stop) -> Message:
     """Say what a sequential audit saved; `stop` holds inputs used and allowed, and open names."""
-    if stop["n_open"]:
+    if stop.n_open:
         return Message(
             "All {n_allowed:,} inputs were used: with fewer the decisions of {n_open:,} names were "
             "still open.",
-            **stop,
+            **dict(stop),
         )
-    saved = 100 - 100 * stop["n_inputs"] / stop["n_allowed"]
+    saved = 100 - 100 * stop.n_inputs / stop.n_allowed
     return Message(
         "Stopped after {n_inputs:,} of at most {n_allowed:,} inputs ({saved:.0f} % saved): more "
         "of them would change no name's decision.",
         saved=saved,
-        **stop,
+        **dict(stop),
     )
 
 

@@ -77,6 +77,20 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Share(Estimate):
+    """A rate with its interval and its counts."""
+
+    n_hits: int
+    n_total: int
+
+
+def count_share(n_hits: int, n_total: int) -> Share:
+    """Return the share of hits in trials with its Wilson 95 % interval; NaN without a trial."""
+    interval = Rate(n_hits, n_total).interval()
+    return Share(interval.value, interval.low, interval.high, n_hits=n_hits, n_total=n_total)
+
+
+@dataclass(frozen=True)
 class RankingIntervals:
     """How well scores rank members above controls, each number with its bootstrap interval.
 

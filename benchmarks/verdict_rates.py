@@ -30,6 +30,7 @@ import numpy as np
 
 from audit.attack import evidence, scenarios
 from audit.attack.judgement import decide_list
+from audit.attack.measure_types import write_json
 from audit.attack.plan import list_phases
 from audit.attack.question import (
     JAPANESE_PROMPT,
@@ -420,17 +421,17 @@ def _judged_lists(
                 if attack_list is None or not is_asked(source, shape, hospital):
                     continue
                 decision = decide_list(attack_list, control_source=source, seed=number)
-                verdict = decision["verdict"]
+                verdict = decision.verdict
                 truth = np.array(attack_list.listed.is_member)
-                flag = np.array(decision["names"]["decision"]) == "flagged"
+                flag = np.array(decision.names["decision"]) == "flagged"
                 yield {
                     "hospital": hospital.code,
                     "scenario": scenario,
                     "shape": shape.name,
                     "source": source,
-                    "state": verdict["state"],
-                    "p_group": verdict["p_group"],
-                    "p": verdict["p"],
+                    "state": verdict.state,
+                    "p_group": write_json(verdict.p_group),
+                    "p": write_json(verdict.p),
                     "n_flagged": int(flag[truth].sum()),
                     "n_controls_flagged": int(flag[~truth].sum()),
                 }
@@ -505,18 +506,14 @@ def judge_settings(options: argparse.Namespace) -> None:
             for model in ("hospital-20", *states)
         }
         general_decision = decide_list(lists["hospital-20"], control_source="invented", seed=0)
-        records = {
-            dose_record["dose"]: dose_record
-            for dose_record in general_decision["details"].get("doses", ())
-        }
-        sibling = {dose: attacks_record(dose_record) for dose, dose_record in records.items()}
+        sibling = {line.dose: line for line in general_decision.details.doses}
         for model, counts in states.items():
-            verdict = decide_list(lists[model], control_source="invented", seed=0, sibling=sibling)[
-                "verdict"
-            ]
-            counts[verdict["state"]] += 1
+            verdict = decide_list(
+                lists[model], control_source="invented", seed=0, sibling=sibling
+            ).verdict
+            counts[verdict.state] += 1
             print(
-                f"{scenario} {changes} {model}: {verdict['state']} {verdict['reasons']}",
+                f"{scenario} {changes} {model}: {verdict.state} {verdict.reasons}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -524,24 +521,6 @@ def judge_settings(options: argparse.Namespace) -> None:
         print(f"{model}: {dict(counts)}", flush=True)
 
 
-def attacks_record(record: Mapping[str, Any]) -> Any:
-    """Return a dose record as a report keeps it."""
-    from audit.attack.exposure import DoseRecord
-
-    def number(name: str) -> float:
-        return float("nan") if record[name] is None else float(record[name])
-
-    return DoseRecord(
-        record["dose"],
-        record["n_names"],
-        record["n_seen"],
-        number("p_group"),
-        number("p_names"),
-        number("p"),
-    )
-
-
-@cache
 def _loaded(scenario: int, model: str) -> AttackSetup:
     return prepare_attack(DemoTask().request(scenario, hospital=model))
 
@@ -570,7 +549,7 @@ def count_flips(options: argparse.Namespace) -> None:
                 request = DemoTask(seed=seed).request(scenario, hospital=model)
                 decision = decide_list(
                     attack_of(request, options.directory), control_source="invented", seed=seed
-                )["names"]
+                ).names
                 flags.append(np.array(decision["decision"]) == "flagged")
                 decided.append(~np.array(decision["is_undecided"], dtype=bool))
             flag, is_decided = np.stack(flags), np.stack(decided)
@@ -593,11 +572,11 @@ def judge_demo(options: argparse.Namespace) -> None:
         decision = decide_list(
             attack_of(request, options.directory), control_source="invented", seed=request.seed
         )
-        q = np.array(decision["names"]["q_value"], dtype=float)
+        q = np.array(decision.names["q_value"], dtype=float)
         truth = np.array([m is True for m in request.candidates.is_member])
-        flag = np.array(decision["names"]["decision"]) == "flagged"
+        flag = np.array(decision.names["decision"]) == "flagged"
         print(
-            f"| {name} | {decision['verdict']['state']} | {flag[truth].sum()} | "
+            f"| {name} | {decision.verdict.state} | {flag[truth].sum()} | "
             f"{(q[truth] <= 0.2).sum()} | {flag[~truth].sum()} |",
             flush=True,
         )

@@ -7,10 +7,12 @@ from functools import partial
 
 import streamlit as st
 
+from audit.attack.measure_types import Linking, Rule
 from audit.report.compare import DIGESTS, SETTINGS, Comparison
 from audit.report.published import PaperRow, paper_rows, published_tables
-from audit.report.report import AuditReport, KeptAudit, Linking, Rule, Share, list_other_audits
+from audit.report.report import AuditReport, KeptAudit, list_other_audits
 from audit.report.threshold import LOW_FPRS
+from audit.stats import Share
 from audit.tables import UNDEFINED, decimal, small
 from pages.ui import blocks, cached, measure_checks, measure_threshold, section
 from pages.ui.access import format_name

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from audit.attack.measure_types import Confusion
 from audit.stats import (
     MIN_CONTROLS,
     NO_ESTIMATE,
@@ -24,91 +24,16 @@ from audit.stats import (
     Estimate,
     FloatArray,
     IntArray,
-    RankingIntervals,
-    Rate,
     benjamini_hochberg,
 )
-
-
-@dataclass(frozen=True)
-class Confusion:
-    """Members flagged (tp) and missed (fn), controls flagged (fp) and left alone (tn)."""
-
-    tp: int
-    fn: int
-    fp: int
-    tn: int
-
-    @property
-    def n_members(self) -> int:
-        """Number of members that were judged."""
-        return self.tp + self.fn
-
-    @property
-    def n_controls(self) -> int:
-        """Number of controls that were judged."""
-        return self.fp + self.tn
-
-    @property
-    def recall(self) -> Rate:
-        """Share of the members that are flagged."""
-        return Rate(self.tp, self.n_members)
-
-    @property
-    def false_positive_rate(self) -> Rate:
-        """Share of the controls that are flagged."""
-        return Rate(self.fp, self.n_controls)
-
-    @property
-    def precision(self) -> Rate:
-        """Share of the flagged names that are members."""
-        return Rate(self.tp, self.tp + self.fp)
-
-    @property
-    def accuracy(self) -> Rate:
-        """Share of all names that are judged correctly."""
-        return Rate(self.tp + self.tn, self.n_members + self.n_controls)
-
-    @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn); NaN for 0 / 0."""
-        total = 2 * self.tp + self.fp + self.fn
-        return 2 * self.tp / total if total else math.nan
-
-
-def to_json(value: object) -> Any:
-    """Return a measure as values of JSON: dicts, lists, numbers and None.
-
-    NaN, infinity and "not resolvable" become None. A rate gets its interval, and a confusion its
-    rates. A TPR at FPR gets its FPR as key ("0.01") and whether the list resolves it.
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): to_json(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [to_json(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    derived: dict[str, object] = {}
-    if isinstance(value, Rate):
-        derived = vars(value.interval())
-    elif isinstance(value, Confusion):
-        names = "n_members", "n_controls", "recall", "false_positive_rate", "precision", "accuracy"
-        derived = {name: getattr(value, name) for name in names}
-    elif isinstance(value, RankingIntervals):
-        derived["tpr_at_fpr"] = {
-            f"{fpr:g}": vars(tpr) | {"is_resolvable": not math.isnan(tpr.value)}
-            for fpr, tpr in value.tpr_at_fpr
-        }
-    return to_json({field.name: getattr(value, field.name) for field in fields(value)} | derived)
 
 
 def count_confusion(flagged: ArrayLike, is_member: ArrayLike) -> Confusion:
     """Count decisions [N] against truth [N], both booleans."""
     flag, member = np.asarray(flagged, dtype=np.bool_), np.asarray(is_member, dtype=np.bool_)
     cells = (flag & member, ~flag & member, flag & ~member, ~flag & ~member)
-    return Confusion(*(int(cell.sum()) for cell in cells))
+    tp, fn, fp, tn = (int(cell.sum()) for cell in cells)
+    return Confusion(tp=tp, fn=fn, fp=fp, tn=tn)
 
 
 _F1_REPLICATES = 2000
@@ -123,7 +48,7 @@ def f1_interval(counts: Confusion, *, seed: int) -> Estimate:
     Differs: if all replicates of another rule are equal (it is never wrong, or never right), the
     interval follows from the Wilson bounds of recall and false-positive rate.
     """
-    value, n_members, n_controls = counts.f1, counts.n_members, counts.n_controls
+    value, n_members, n_controls = counts.compute_f1(), counts.n_members, counts.n_controls
     if math.isnan(value):
         return NO_ESTIMATE
     rng = np.random.default_rng(seed)
@@ -133,7 +58,7 @@ def f1_interval(counts: Confusion, *, seed: int) -> Estimate:
     if f1.min() < f1.max() or counts.fn + counts.tn == 0:
         low, high = np.quantile(f1, [0.025, 0.975])
         return Estimate(value, float(low), float(high))
-    recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
+    recall, fpr = counts.recall, counts.false_positive_rate
     bounds = []
     for recall_bound, fpr_bound in ((recall.low, fpr.high), (recall.high, fpr.low)):
         hits = recall_bound * n_members if n_members else 0.0

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from audit.attack.decisions import ALPHA
+from audit.attack.measure_types import DoseLine
 
 EXPOSED_P = 0.01
 """A name counts as seen if its p-value among the controls is at most this, so the threshold depends
@@ -25,32 +25,9 @@ _ERROR = 0.025
 """Error of each of the two bounds that make up the printed one; together 5 %."""
 
 
-@dataclass(frozen=True)
-class DoseRecord:
-    """What an attack sees of names that stand in the notes `dose` times.
-
-    Attributes
-    ----------
-    dose
-        Number of mentions.
-    n_names, n_seen
-        Names with a p-value, and those whose p-value is at most `EXPOSED_P`.
-    p_group, p_names, p
-        The two tests of the verdict on these names as a list of their own, and both together; NaN
-        where undefined.
-    """
-
-    dose: int
-    n_names: int
-    n_seen: int
-    p_group: float
-    p_names: float
-    p: float
-
-    @property
-    def is_leak(self) -> bool:
-        """Whether these names, judged as a list of their own, are called a leak."""
-        return self.p <= ALPHA
+def is_leak(line: DoseLine) -> bool:
+    """Return whether the names of a dose, judged as a list of their own, are called a leak."""
+    return line.p <= ALPHA
 
 
 def upper_share(n_hits: int, n_total: int, *, error: float) -> float:
@@ -69,7 +46,7 @@ def lower_share(n_hits: int, n_total: int, *, error: float) -> float:
     return float(beta.ppf(error, n_hits, n_total - n_hits + 1)) if n_hits else 0.0
 
 
-def exposed_share(n_seen: int, n_names: int, *, planted: DoseRecord) -> float:
+def exposed_share(n_seen: int, n_names: int, *, planted: DoseLine) -> float:
     """Return the largest share of listed people who can be exposed; NaN: there is no bound.
 
     A person is exposed if the attack would flag him or her at least as probably as a name planted
@@ -94,7 +71,7 @@ def find_usual_dose(n_mentions: Sequence[int | None]) -> int:
     return min(counts, key=lambda n: (-counts[n], n), default=1)
 
 
-def find_dose_record(records: Mapping[int, DoseRecord], *, dose: int) -> DoseRecord | None:
+def find_dose_line(records: Mapping[int, DoseLine], *, dose: int) -> DoseLine | None:
     """Return the record of the largest dose up to `dose`; None if all doses are larger.
 
     A name that is rarer in the notes is harder to find, so seeing it proves more.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.attack.measure_types import GENERAL_ALONE, POPULARITY
 from audit.stats import BoolArray, Estimate, FloatArray, IntArray, auc_interval
 
 PIECES, SPELLING = "pieces", "spelling"

@@ -1,4 +1,4 @@
-"""Judgement: from scores per name to decisions, measures, curve and verdict, as plain values.
+"""Judgement: from scores per name to decisions, measures, curve and verdict.
 
 Source: Nakamura et al., section 4.3; what goes beyond it is in `decisions.py`, `metrics.py`,
 `cohort.py`, `guards.py`, `exposure.py` and `verdicts.py`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,9 @@ from audit.attack.decisions import (
     decide,
     name_p_values,
     q_values,
-    to_json,
     truth_mask,
 )
-from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS, DoseRecord, find_usual_dose
+from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS, find_usual_dose
 from audit.attack.guards import (
     PIECES,
     SPELLING,
@@ -40,22 +39,27 @@ from audit.attack.guards import (
     guard_list,
     score_spelling,
 )
+from audit.attack.measure_types import (
+    GENERAL_ALONE,
+    POPULARITY,
+    CurvePoint,
+    CurveStratum,
+    Details,
+    DoseLine,
+    Measures,
+    MentionBin,
+    NullCheck,
+    Verdict,
+)
 from audit.attack.metrics import (
-    make_exposure_record,
     measure_by_mentions,
     measure_by_role,
+    measure_canaries,
     measure_membership,
     quick_measures,
 )
 from audit.attack.routes import joint_p
-from audit.attack.scores import (
-    FIXED_SCORE,
-    GENERAL_ALONE,
-    POPULARITY,
-    AttackResult,
-    NameParts,
-    soft_minimum,
-)
+from audit.attack.scores import FIXED_SCORE, AttackResult, NameParts, soft_minimum
 from audit.attack.verdicts import ListEvidence, give_verdict
 from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, Candidates, ControlSource
 from audit.stats import (
@@ -79,36 +83,72 @@ _MANY_NAMES, _FEW_PERMUTATIONS = 5_000, 499
 """
 
 
+Columns = dict[str, list[Any]]
+"""The table of names by column, as values of JSON; numbers may be NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class ListJudgement:
+    """The parts of a report that depend on the rule of the verdict.
+
+    Attributes
+    ----------
+    names
+        The columns of names.csv that hold the decisions.
+    verdict, mentions, details
+        As in a report; `details` has `roles` and `doses`, each if there are any.
+    n_flagged_by_general
+        Tested names that M_general alone flags too: they stand out for another reason than the
+        notes, such as fame or frequency.
+    """
+
+    names: Columns
+    verdict: Verdict
+    mentions: tuple[MentionBin, ...]
+    details: Details
+    n_flagged_by_general: int
+
+
+@dataclass(frozen=True)
+class Judgement(ListJudgement):
+    """All parts of a report that are judged from scores.
+
+    `names` has all columns of names.csv in their order, and `details` has `null_check` and
+    `canaries` too if the list has what they need. Measures and curve leave canaries out.
+    """
+
+    measures: Measures
+    curve: tuple[CurvePoint, ...]
+
+
 def judge(
     attack: AttackResult,
     *,
     control_source: ControlSource,
     seed: int,
-    sibling: Mapping[int, DoseRecord] | None = None,
-) -> dict[str, Any]:
+    sibling: Mapping[int, DoseLine] | None = None,
+) -> Judgement:
     """Judge the listed names against the controls of their source.
 
     The controls of `held_out` and `own` are listed; those of `invented` and `drawn` are the
-    reference controls that follow the listed names in the attack. `sibling` holds the records of a
-    sibling model, whose notes hold known names, by number of mentions.
-
-    Returns parts of a report: those of `decide_list`, "measures" and "curve". "names" has all
-    columns of names.csv in their order, and "details" has "null_check" and "canaries" too if the
-    list has what they need. Measures and curve leave canaries out.
+    reference controls that follow the listed names in the attack. `sibling` holds what the attack
+    sees of the known names in a sibling model's notes, by number of mentions.
     """
     patients = attack.select_names(find_patient_rows(attack.listed))
-    report_parts = decide_list(attack, control_source=control_source, seed=seed, sibling=sibling)
+    list_judgement = decide_list(attack, control_source=control_source, seed=seed, sibling=sibling)
     details = {
         "null_check": _check_null(patients),
-        "canaries": make_exposure_record(attack, seed=seed),
+        "canaries": measure_canaries(attack, seed=seed),
     }
-    return report_parts | {
-        "names": _name_columns(attack, report_parts["names"]),
-        "measures": to_json(measure_membership(patients, seed=seed)),
-        "curve": _measure_curve(patients, seed=seed),
-        "details": {name: to_json(detail) for name, detail in details.items() if detail}
-        | report_parts["details"],
-    }
+    return Judgement(
+        names=_name_columns(attack, list_judgement.names),
+        verdict=list_judgement.verdict,
+        mentions=list_judgement.mentions,
+        details=list_judgement.details.with_parts(details),
+        n_flagged_by_general=list_judgement.n_flagged_by_general,
+        measures=measure_membership(patients, seed=seed),
+        curve=_measure_curve(patients, seed=seed),
+    )
 
 
 def decide_list(
@@ -116,15 +156,11 @@ def decide_list(
     *,
     control_source: ControlSource,
     seed: int,
-    sibling: Mapping[int, DoseRecord] | None = None,
-) -> dict[str, Any]:
+    sibling: Mapping[int, DoseLine] | None = None,
+) -> ListJudgement:
     """Decide on every name and on the list as a whole.
 
-    Returns the parts of a report that depend on the rule: "names" (the columns of decisions),
-    "verdict", "mentions", and "details" with "roles" and "doses". Canaries are decided among
-    themselves; everything else is about the other names alone. "n_flagged_by_general" counts the
-    tested names that M_general alone flags too: they stand out for another reason than the notes,
-    such as fame or frequency.
+    Canaries are decided among themselves; everything else is about the other names alone.
     """
     listed = attack.listed
     rows = find_patient_rows(listed)
@@ -134,14 +170,14 @@ def decide_list(
     sharing = _find_sharing(patients, source=control_source, seed=seed)
     decisions = decide_names(patients, FIXED_SCORE, source=control_source, shared=sharing.parts)
     by_general = decide_names(patients, attack.general_score, source=control_source)
-    planted = make_dose_records(canaries, patients, source=control_source, seed=seed)
+    planted = measure_doses(canaries, patients, source=control_source, seed=seed)
     evidence = replace(
         _gather_evidence(patients, decisions, source=control_source, sharing=sharing, seed=seed),
         positive_controls=planted or sibling or {},
         positive_origin="canaries" if planted else "sibling" if sibling else "",
     )
     verdict = give_verdict(evidence)
-    if verdict["state"] != "leak_found":
+    if verdict.state != "leak_found":
         decisions, by_general = decisions.without_flags(), by_general.without_flags()
     among_canaries = decide_names(canaries, FIXED_SCORE, source="invented")
     order = np.argsort(np.concatenate([rows, canary_rows]))
@@ -150,18 +186,18 @@ def decide_list(
         for name, column in vars(decisions).items()
     }
     flag, general_flag = decisions.point_flag, by_general.point_flag
-    member_records = make_dose_records(patients, patients, source=control_source, seed=seed)
+    member_lines = measure_doses(patients, patients, source=control_source, seed=seed)
     details = {
         "roles": measure_by_role(patients, flag, general_flag=general_flag),
-        "doses": [asdict(record) for record in member_records.values()],
+        "doses": tuple(member_lines.values()),
     }
-    return {
-        "names": _decision_columns(Decisions(**joined)),
-        "n_flagged_by_general": int((tested & flag & general_flag).sum()),
-        "verdict": verdict,
-        "mentions": measure_by_mentions(flag, patients.listed),
-        "details": {name: to_json(detail) for name, detail in details.items() if detail},
-    }
+    return ListJudgement(
+        names=_decision_columns(Decisions(**joined)),
+        n_flagged_by_general=int((tested & flag & general_flag).sum()),
+        verdict=verdict,
+        mentions=measure_by_mentions(flag, patients.listed),
+        details=Details().with_parts(details),
+    )
 
 
 def find_patient_rows(listed: Candidates) -> IntArray:
@@ -169,7 +205,7 @@ def find_patient_rows(listed: Candidates) -> IntArray:
     return np.flatnonzero([not listed.is_canary(row) for row in range(len(listed))])
 
 
-def _decision_columns(decisions: Decisions) -> dict[str, list[Any]]:
+def _decision_columns(decisions: Decisions) -> Columns:
     """Return the columns of names.csv that hold the decisions."""
     columns = {
         "p_value": decisions.p,
@@ -451,9 +487,9 @@ def _reliability(scores: FloatArray, errors: FloatArray) -> float:
     return 1 - noise / spread if spread > 0 else math.nan
 
 
-def make_dose_records(
+def measure_doses(
     member_attack: AttackResult, listed: AttackResult, *, source: ControlSource, seed: int
-) -> dict[int, DoseRecord]:
+) -> dict[int, DoseLine]:
     """Return how well the attack sees names known to be in the notes, by number of mentions.
 
     `member_attack` holds these names and their held-out twins, `listed` the list whose controls
@@ -471,7 +507,7 @@ def make_dose_records(
     scores = member_attack.listed_scores(FIXED_SCORE)
     control_rows, is_member = find_compared_rows(listed, source=source)
     control_rows = control_rows[~is_member]
-    records = {}
+    lines = {}
     for dose in np.unique(mentions[members & (mentions > 0)]).tolist():
         rows = np.flatnonzero(members & (mentions == dose))
         ranked_p = name_p_values(scores[rows], groups=groups[rows], pool=pool)
@@ -481,7 +517,7 @@ def make_dose_records(
         q = q_values(ranked_p, is_member=[True] * len(rows))
         p_names = float(np.nanmin(q)) if not np.isnan(q).all() else math.nan
         group = _test_against(member_attack, rows, listed, control_rows, source=source, seed=seed)
-        records[dose] = DoseRecord(
+        lines[dose] = DoseLine(
             dose=dose,
             n_names=int((~np.isnan(seen_p)).sum()),
             n_seen=int((seen_p <= EXPOSED_P).sum()),
@@ -494,7 +530,7 @@ def make_dose_records(
                 n_controls=int((~np.isnan(pool.scores)).sum()),
             ),
         )
-    return records
+    return lines
 
 
 def _test_against(
@@ -534,14 +570,14 @@ def _test_against(
     )
 
 
-def _check_null(attack: AttackResult) -> dict[str, float] | None:
+def _check_null(attack: AttackResult) -> NullCheck | None:
     """Test whether members differ from reference controls; None without members."""
     members = truth_mask(attack.listed.is_member, truth=True)
     if not members.any():
         return None
     score = attack.scores[FIXED_SCORE][0]
     statistic, p = two_sample_ks(score[: len(members)][members], score[len(members) :])
-    return {"ks_statistic": statistic, "ks_p": p}
+    return NullCheck(ks_statistic=statistic, ks_p=p)
 
 
 def find_settled_names(
@@ -599,22 +635,20 @@ def find_settled_names(
     return np.asarray(flag_names(low, high) == flag_names(high, low))
 
 
-def _measure_curve(attack: AttackResult, *, seed: int) -> list[dict[str, Any]]:
+def _measure_curve(attack: AttackResult, *, seed: int) -> tuple[CurvePoint, ...]:
     """Return the measures after a part of the inputs or documents: prefixes of one run."""
     if not attack.listed.has_truth:
-        return []
+        return ()
     units = np.cumsum(attack.block_counts)
     points = sorted({int(np.searchsorted(units, share * units[-1])) + 1 for share in _CURVE_SHARES})
 
-    def measure_prefix(n: int) -> dict[str, Any]:
+    def measure_prefix(n: int) -> dict[str, CurveStratum]:
         return quick_measures(replace(attack, scores=attack.prefix_scores(n)), seed=seed)
 
-    return [{"n": int(units[n - 1]), "strata": measure_prefix(n)} for n in points]
+    return tuple(CurvePoint(n=int(units[n - 1]), strata=measure_prefix(n)) for n in points)
 
 
-def _name_columns(
-    attack: AttackResult, decision_columns: Mapping[str, list[Any]]
-) -> dict[str, list[Any]]:
+def _name_columns(attack: AttackResult, decision_columns: Columns) -> Columns:
     """Return the per-name table as columns, in the order of `names.csv`."""
     candidates, fixed = attack.listed, attack.scores[FIXED_SCORE]
     n = len(candidates)

@@ -1,8 +1,8 @@
 """Measures of a whole list, by kind of controls, by role, by mentions and along the run.
 
-Output: values of JSON as a report holds them (`audit.report.report` reads them). Exposure says how
-far planted names (canaries) rank above held-out ones. The i-th planted name pairs with the i-th
-held-out one; if their numbers differ there are no pairs, and held-out names only give the ranks.
+Exposure says how far planted names (canaries) rank above held-out ones. The i-th planted name pairs
+with the i-th held-out one; if their numbers differ there are no pairs, and held-out names only give
+the ranks.
 
 Sources: Nakamura et al.; limits: most names in the notes are of staff and not of patients. Carlini
 et al. 2019, section 4 (exposure).
@@ -13,23 +13,38 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from audit.attack.decisions import (
     ALPHA,
-    Confusion,
     count_confusion,
     f1_interval,
     judge_held_out,
     rank_p_values,
-    to_json,
     truth_mask,
     undecided_mask,
 )
-from audit.attack.scores import FIXED_SCORE, GENERAL_ALONE, POPULARITY, AttackResult, ScoreKind
+from audit.attack.measure_types import (
+    GENERAL_ALONE,
+    POPULARITY,
+    Confusion,
+    CurveRule,
+    CurveStratum,
+    Exposure,
+    ExposureGroup,
+    Measures,
+    MentionBin,
+    PlantedName,
+    Ranking,
+    RoleLine,
+    Rule,
+    ScoreExposure,
+    ScoreMeasures,
+    Stratum,
+)
+from audit.attack.scores import FIXED_SCORE, AttackResult, ScoreKind
 from audit.errors import AuditError
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.rng import generator
@@ -39,10 +54,11 @@ from audit.stats import (
     Estimate,
     FloatArray,
     IntArray,
-    Rate,
+    Share,
     auc,
     auc_interval,
     bootstrap_ranking,
+    count_share,
 )
 from audit.words import catalogue
 
@@ -60,18 +76,17 @@ N_DRAWN = 2000
 MENTION_BINS = ((1, 1), (2, 2), (3, 4), (5, 9), (10, None))
 
 
-def measure_membership(attack: AttackResult, *, seed: int) -> dict[str, Any]:
-    """Measure every score, rule and baseline in every stratum of controls; for `to_json`.
+def measure_membership(attack: AttackResult, *, seed: int) -> Measures:
+    """Measure every score, rule and baseline in every stratum of controls.
 
     Strata are "all", then each kind of controls on the list; there are none without members or
     without controls.
     """
-    return {
-        "strata": {
-            kind: _measure_stratum(attack, rows, truth, seed=seed)
-            for kind, (rows, truth) in _split_strata(attack.listed).items()
-        }
+    strata = {
+        kind: _measure_stratum(attack, rows, truth, seed=seed)
+        for kind, (rows, truth) in _split_strata(attack.listed).items()
     }
+    return Measures(strata=strata)
 
 
 def _split_strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
@@ -88,60 +103,74 @@ def _split_strata(names: Candidates) -> dict[str, tuple[IntArray, BoolArray]]:
 
 def _measure_stratum(
     attack: AttackResult, rows: IntArray, truth: BoolArray, *, seed: int
-) -> dict[str, object]:
+) -> Stratum:
     """Measure the names of some rows."""
     columns = {name: column[rows] for name, column in attack.rankings().items()}
+    clusters = tuple(attack.parts.of_name[rows].T)
     rankings = {
-        name: bootstrap_ranking(
-            column,
-            truth,
-            seed=seed,
-            clusters=tuple(attack.parts.of_name[rows].T),
-            n_replicates=N_REPLICATES,
-        )
+        name: rank_scores(column, truth, seed=seed, clusters=clusters)
         for name, column in columns.items()
     }
 
-    def measure_counts(counts: Confusion) -> dict[str, object]:
-        return {"confusion": counts, "f1": f1_interval(counts, seed=seed)}
+    def measure_counts(counts: Confusion) -> Rule:
+        return Rule(confusion=counts, f1=f1_interval(counts, seed=seed))
 
-    def measure_rule(kind: ScoreKind) -> dict[str, object]:
+    def measure_rule(kind: ScoreKind) -> Rule:
         """Measure the paper's rule, also with all undecided names judged correctly or wrongly."""
         score, error = attack.scores[kind.name][:, rows]
         flag, threshold = score > 0, np.zeros(len(rows))
-        measures = measure_counts(count_confusion(flag, truth))
+        counts = count_confusion(flag, truth)
         if kind.is_count:
-            return measures
+            return measure_counts(counts)
         n_blocks = len(attack.block_counts)
         is_open = undecided_mask(
             score, standard_error=error, threshold=threshold, n_blocks=n_blocks
         )
         right, wrong = (np.where(is_open, answers, flag) for answers in (truth, ~truth))
-        return measures | {
-            "n_undecided": int(is_open.sum()),
-            "all_right": count_confusion(right, truth),
-            "all_wrong": count_confusion(wrong, truth),
-        }
+        return Rule(
+            confusion=counts,
+            f1=f1_interval(counts, seed=seed),
+            n_undecided=int(is_open.sum()),
+            all_right=count_confusion(right, truth),
+            all_wrong=count_confusion(wrong, truth),
+        )
 
     baselines = {name: rankings.pop(name) for name in (GENERAL_ALONE, POPULARITY)}
-    return {
-        "n_members": int(truth.sum()),
-        "n_controls": int((~truth).sum()),
-        "always_member": measure_counts(count_confusion(np.ones_like(truth), truth)),
-        "rules": {kind.rule: measure_rule(kind) for kind in attack.kinds if kind.rule},
-        "baseline_rules": {
+    return Stratum(
+        n_members=int(truth.sum()),
+        n_controls=int((~truth).sum()),
+        always_member=measure_counts(count_confusion(np.ones_like(truth), truth)),
+        rules={kind.rule: measure_rule(kind) for kind in attack.kinds if kind.rule},
+        baseline_rules={
             kind.general_rule: measure_rule(kind) for kind in attack.kinds if kind.general_rule
         },
-        "scores": rankings,
-        "baselines": baselines,
-        "held_out": {
+        scores=rankings,
+        baselines=baselines,
+        held_out={
             name: measure_counts(judge_held_out(column, truth, seed=seed))
             for name, column in columns.items()
         },
-    }
+    )
 
 
-def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
+def rank_scores(
+    scores: FloatArray, is_member: BoolArray, *, seed: int, clusters: Sequence[IntArray] = ()
+) -> Ranking:
+    """Measure how well scores [N] rank members above controls, as `bootstrap_ranking` does."""
+    intervals = bootstrap_ranking(
+        scores, is_member, seed=seed, clusters=clusters, n_replicates=N_REPLICATES
+    )
+    return Ranking(
+        n_members=intervals.n_members,
+        n_controls=intervals.n_controls,
+        n_not_scored=intervals.n_not_scored,
+        n_replicates=intervals.n_replicates,
+        auc=intervals.auc,
+        tpr_at_fpr={f"{fpr:g}": tpr for fpr, tpr in intervals.tpr_at_fpr},
+    )
+
+
+def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, CurveStratum]:
     """Return AUCs without intervals, and the measures of the paper's rules, by stratum."""
     columns = attack.rankings()
     flags = {
@@ -150,27 +179,27 @@ def quick_measures(attack: AttackResult, *, seed: int) -> dict[str, Any]:
         if kind.rule or kind.general_rule
     }
 
-    def measure_flags(flag: BoolArray, truth: BoolArray) -> dict[str, Any]:
+    def measure_flags(flag: BoolArray, truth: BoolArray) -> CurveRule:
         counts = count_confusion(flag, truth)
-        measures: dict[str, Any] = to_json(counts)
-        return measures | {"f1": to_json(f1_interval(counts, seed=seed))}
+        tp, fn, fp, tn = counts.four
+        return CurveRule(tp=tp, fn=fn, fp=fp, tn=tn, f1=f1_interval(counts, seed=seed))
 
     return {
-        kind: {
-            "auc": to_json({name: auc(column[rows], truth) for name, column in columns.items()}),
-            "rules": {name: measure_flags(flag[rows], truth) for name, flag in flags.items()},
-        }
+        kind: CurveStratum(
+            auc={name: auc(column[rows], truth) for name, column in columns.items()},
+            rules={name: measure_flags(flag[rows], truth) for name, flag in flags.items()},
+        )
         for kind, (rows, truth) in _split_strata(attack.listed).items()
     }
 
 
 def measure_by_role(
     attack: AttackResult, flag: BoolArray, *, general_flag: BoolArray
-) -> list[dict[str, Any]]:
+) -> tuple[RoleLine, ...]:
     """Measure each role's members against all listed controls, so that roles can be compared.
 
     The list has no canaries; flags [N] (q <= 0.05) are those of the attack and of M_general alone.
-    Roles are sorted by their number of members, then by name; [] if no member has a role. The
+    Roles are sorted by their number of members, then by name; () if no member has a role. The
     median number of mentions is shown too, because a role that is mentioned more often is easier to
     find.
     """
@@ -181,8 +210,8 @@ def measure_by_role(
     n_mentions = _read_mentions(listed)
     counts = Counter(roles[members].tolist())
     if not any(counts):
-        return []
-    role_measures = []
+        return ()
+    lines = []
     for role in sorted(counts, key=lambda role: (-counts[role], role))[:MAX_ROLES]:
         role_members, role_controls = members & (roles == role), controls & (roles == role)
         rows, known_mentions = (
@@ -193,30 +222,27 @@ def measure_by_role(
         aucs = [
             auc_interval(x[rows], role_members[rows], clusters=clusters) for x in (score, general)
         ]
-        role_measures.append(
-            to_json(
-                {
-                    "role": role,
-                    "n_members": counts[role],
-                    "n_controls": int(controls.sum()),
-                    "median_mentions": float(np.median(known_mentions))
-                    if len(known_mentions)
-                    else math.nan,
-                    "auc": aucs[0],
-                    "general_auc": aucs[1],
-                    "flagged": _count_flagged(role_members, flag, score),
-                    "general_flagged": _count_flagged(role_members, general_flag, general),
-                    "role_controls_flagged": _count_flagged(role_controls, flag, score),
-                }
+        median = float(np.median(known_mentions)) if len(known_mentions) else math.nan
+        lines.append(
+            RoleLine(
+                role=role,
+                n_members=counts[role],
+                n_controls=int(controls.sum()),
+                median_mentions=median,
+                auc=aucs[0],
+                general_auc=aucs[1],
+                flagged=_count_flagged(role_members, flag, score),
+                general_flagged=_count_flagged(role_members, general_flag, general),
+                role_controls_flagged=_count_flagged(role_controls, flag, score),
             )
         )
-    return role_measures
+    return tuple(lines)
 
 
-def _count_flagged(mask: BoolArray, flag: BoolArray, score: FloatArray) -> Rate:
+def _count_flagged(mask: BoolArray, flag: BoolArray, score: FloatArray) -> Share:
     """Count the flagged names, among those of a mask that have a score."""
     scored = mask & ~np.isnan(score)
-    return Rate(int((flag & scored).sum()), int(scored.sum()))
+    return count_share(int((flag & scored).sum()), int(scored.sum()))
 
 
 def _read_mentions(names: Candidates) -> FloatArray:
@@ -224,16 +250,16 @@ def _read_mentions(names: Candidates) -> FloatArray:
     return np.array([math.nan if n is None else n for n in names.n_mentions], dtype=float)
 
 
-def measure_by_mentions(flag: BoolArray, candidates: Candidates) -> list[dict[str, object]]:
+def measure_by_mentions(flag: BoolArray, candidates: Candidates) -> tuple[MentionBin, ...]:
     """Return how many members are flagged, by bins of the number of mentions."""
     mentions, members = _read_mentions(candidates), truth_mask(candidates.is_member, truth=True)
     bins = []
     for low, high in MENTION_BINS:
         rows = members & (mentions >= low) & (mentions <= (high or math.inf))
         if n_names := int(rows.sum()):
-            flagged = to_json(Rate(int(flag[rows].sum()), n_names))
-            bins.append({"from": low, "to": high, "n_names": n_names, "flagged": flagged})
-    return bins
+            flagged = count_share(int(flag[rows].sum()), n_names)
+            bins.append(MentionBin(low=low, high=high, n_names=n_names, flagged=flagged))
+    return tuple(bins)
 
 
 def exposure_bits(p: ArrayLike) -> FloatArray:
@@ -253,14 +279,14 @@ def bits_without_leak(n_held_out: int) -> float:
 
 def measure_exposure(
     scores: ArrayLike, *, n_mentions: Sequence[int], held_out: ArrayLike, seed: int
-) -> dict[str, Any] | None:
+) -> ScoreExposure | None:
     """Measure the exposure of K planted names by one score, higher being more member-like.
 
     `n_mentions` [K] says how often each was planted; `held_out` [H] are the scores of names that
     were not planted, which are the twins in the same order if H = K. None if no held-out name is
     scored.
 
-    "all" and "groups" (by number of mentions) hold `bits`, the mean exposure with its bootstrap
+    All names and groups (by number of mentions) have `bits`, the mean exposure with its bootstrap
     interval over names; `found`, the names with p <= 0.05; `above_twin`, the pairs in which the
     planted name scores above its twin (ties count for the twin), with the exact one-sided binomial
     p-value.
@@ -273,32 +299,28 @@ def measure_exposure(
     p = rank_p_values(score, controls=held_out_scores)
     twin = held_out_scores if len(held_out_scores) == len(score) else np.full(len(score), math.nan)
 
-    def measure_group(rows: IntArray, count: int | None) -> dict[str, Any]:
+    def measure_group(rows: IntArray, count: int | None) -> ExposureGroup:
         scored = rows[~np.isnan(p[rows])]
         pairs = scored[~np.isnan(twin[scored])]
-        above = Rate(int((score[pairs] > twin[pairs]).sum()), len(pairs))
+        above = count_share(int((score[pairs] > twin[pairs]).sum()), len(pairs))
         bits = exposure_bits(p[scored])
-        return {
-            "n_mentions": count,
-            "n_names": len(scored),
-            "bits": _mean_bits(bits, count=count or 0, seed=seed, n_held_out=n_held_out),
-            "found": Rate(int((p[scored] <= ALPHA).sum()), len(scored)),
-            "above_twin": above,
-            "above_twin_p": _binomial_tail(above.n_hits, len(pairs)),
-        }
+        return ExposureGroup(
+            n_mentions=count,
+            n_names=len(scored),
+            bits=_mean_bits(bits, count=count or 0, seed=seed, n_held_out=n_held_out),
+            found=count_share(int((p[scored] <= ALPHA).sum()), len(scored)),
+            above_twin=above,
+            above_twin_p=_binomial_tail(above.n_hits, len(pairs)),
+        )
 
     groups = [measure_group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
-    return dict(
-        to_json(
-            {
-                "n_held_out": n_held_out,
-                "max_bits": math.log2(1 + n_held_out),
-                "smallest_p": 1 / (1 + n_held_out),
-                "bits_without_leak": bits_without_leak(n_held_out),
-                "all": measure_group(np.arange(len(score)), None),
-                "groups": groups,
-            }
-        )
+    return ScoreExposure(
+        n_held_out=n_held_out,
+        max_bits=math.log2(1 + n_held_out),
+        smallest_p=1 / (1 + n_held_out),
+        bits_without_leak=bits_without_leak(n_held_out),
+        whole=measure_group(np.arange(len(score)), None),
+        groups=groups,
     )
 
 
@@ -312,7 +334,7 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
         return Estimate(float(bits[0]), math.nan, math.nan) if len(bits) else NO_ESTIMATE
     if bits.min() == bits.max():
         n_ranks = 1 + n_held_out
-        above = Rate(round(n_ranks / 2 ** float(bits[0])) - 1, n_held_out).interval()
+        above = count_share(round(n_ranks / 2 ** float(bits[0])) - 1, n_held_out)
         low, high = (
             math.log2(n_ranks / (1 + n_held_out * share)) for share in (above.high, above.low)
         )
@@ -328,10 +350,10 @@ def _binomial_tail(n_hits: int, n: int) -> float:
     return sum(math.comb(n, k) for k in range(n_hits, n + 1)) / 2**n if n else math.nan
 
 
-def make_exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] | None:
-    """Return the measures of the canaries, as values of JSON; None without planted names.
+def measure_canaries(attack: AttackResult, *, seed: int) -> Exposure | None:
+    """Return the measures of the canaries; None without planted names.
 
-    "scores" is empty if no held-out name is scored: then nothing can be ranked.
+    `scores` is empty if no held-out name is scored: then nothing can be ranked.
     """
     listed = attack.listed
     canaries = [row for row in range(len(listed)) if listed.is_canary(row)]
@@ -349,67 +371,73 @@ def make_exposure_record(attack: AttackResult, *, seed: int) -> dict[str, Any] |
     }
     is_paired, score = len(planted) == len(held_out), attack.listed_scores(FIXED_SCORE)
     p = rank_p_values(score[planted], controls=score[held_out])
-    columns = {
-        "name_id": planted,
-        "n_mentions": counts,
-        "score": score[planted].tolist(),
-        "bits": exposure_bits(p).tolist(),
-        "p": p.tolist(),
-        "twin_score": score[held_out].tolist() if is_paired else [None] * len(planted),
-    }
-    rows = zip(*columns.values(), strict=True) if exposures[FIXED_SCORE] else ()
-    record = {
-        "n_planted": len(planted),
-        "n_held_out": len(held_out),
-        "is_paired": is_paired,
-        "fixed_score": FIXED_SCORE,
-        "alpha": ALPHA,
-        "scores": {name: measures for name, measures in exposures.items() if measures},
-        "names": to_json([dict(zip(columns, row, strict=True)) for row in rows]),
-    }
-    return record | {
-        language: _write_sentence(record, catalogue(code, "canaries"))
-        for language, code in (("english", "en"), ("japanese", "ja"))
-    }
-
-
-def _write_sentence(record: Mapping[str, Any], words: Mapping[str, str]) -> str:
-    scores, no_rate = record["scores"], {"n_hits": 0, "n_total": 0}
-    measured = scores.get(record["fixed_score"], {"n_held_out": 0, "all": {"above_twin": no_rate}})
-    n_held_out, all_names = measured["n_held_out"], measured["all"]
-    if n_held_out < MIN_HELD_OUT:
-        text = words["blind"].format(n=record["n_planted"], h=n_held_out)
-    else:
-        detections, n_ranks = all_names["found"], 1 + n_held_out
-        general = scores[GENERAL_ALONE]["all"]["found"] if GENERAL_ALONE in scores else no_rate
-        by_chance = int(record["alpha"] * n_ranks + 1e-9) / n_ranks  # ranks with p <= alpha
-        text = words["found"].format(
-            k=detections["n_hits"],
-            n=detections["n_total"],
-            k_general=general["n_hits"],
-            n_general=general["n_total"],
-            chance=f"{detections['n_total'] * by_chance:.1f}",
+    bits = exposure_bits(p)
+    names = [
+        PlantedName(
+            name_id=row,
+            n_mentions=counts[place],
+            score=score[row],
+            bits=bits[place],
+            p=p[place],
+            twin_score=score[held_out[place]] if is_paired else math.nan,
         )
-    if n := all_names["above_twin"]["n_total"]:
-        p = all_names["above_twin_p"]
+        for place, row in enumerate(planted)
+    ]
+    scores = {name: exposure for name, exposure in exposures.items() if exposure}
+    english, japanese = (
+        _write_sentence(scores, n_planted=len(planted), words=catalogue(language, "canaries"))
+        for language in ("en", "ja")
+    )
+    return Exposure(
+        n_planted=len(planted),
+        n_held_out=len(held_out),
+        is_paired=is_paired,
+        fixed_score=FIXED_SCORE,
+        alpha=ALPHA,
+        scores=scores,
+        names=names if exposures[FIXED_SCORE] else (),
+        english=english,
+        japanese=japanese,
+    )
+
+
+def _write_sentence(
+    scores: Mapping[str, ScoreExposure], *, n_planted: int, words: Mapping[str, str]
+) -> str:
+    exposure, general = scores.get(FIXED_SCORE), scores.get(GENERAL_ALONE)
+    n_held_out = exposure.n_held_out if exposure else 0
+    if exposure is None or n_held_out < MIN_HELD_OUT:
+        text = words["blind"].format(n=n_planted, h=n_held_out)
+    else:
+        detections, n_ranks = exposure.whole.found, 1 + n_held_out
+        by_chance = int(ALPHA * n_ranks + 1e-9) / n_ranks  # ranks with p <= alpha
+        text = words["found"].format(
+            k=detections.n_hits,
+            n=detections.n_total,
+            k_general=general.whole.found.n_hits if general else 0,
+            n_general=general.whole.found.n_total if general else 0,
+            chance=f"{detections.n_total * by_chance:.1f}",
+        )
+    if exposure and (n := exposure.whole.above_twin.n_total):
+        p = exposure.whole.above_twin_p
         p_text = f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
-        text += words["pairs"].format(k=all_names["above_twin"]["n_hits"], n=n, p=p_text)
+        text += words["pairs"].format(k=exposure.whole.above_twin.n_hits, n=n, p=p_text)
     return text
 
 
 def measure_scores(
     scores: ArrayLike, is_member: ArrayLike, *, seed: int, threshold: float | None = None
-) -> dict[str, object]:
+) -> ScoreMeasures:
     """Return AUC, TPR at FPR and, with a threshold, the confusion table of columns [N].
 
     Higher scores are more member-like, truth is True or 1 for a member, and a name is flagged if
-    score > threshold. NaN scores are left out and counted. A number is None if it is undefined, or
+    score > threshold. NaN scores are left out and counted. A number is NaN if it is undefined, or
     if so few controls cannot resolve it.
     """
     score, member = np.asarray(scores, dtype=np.float64), np.asarray(is_member, dtype=np.bool_)
-    measures: dict[str, Any] = to_json(bootstrap_ranking(score, member, seed=seed))
-    for kind, label in (("members", 1), ("controls", 0)):
-        if not measures[f"n_{kind}"]:
+    ranking = rank_scores(score, member, seed=seed)
+    for kind, label, n in (("members", 1, ranking.n_members), ("controls", 0, ranking.n_controls)):
+        if not n:
             raise AuditError(
                 "There are no {kind} with a score.",
                 where="is_member",
@@ -419,13 +447,8 @@ def measure_scores(
                 kind=kind,
                 is_member=label,
             )
-    area, tprs, _ = (measures.pop(name) for name in ("auc", "tpr_at_fpr", "n_replicates"))
-    for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
-        measures[f"auc{end}"] = area[name]
-        measures[f"tpr_at_fpr{end}"] = {fpr: tpr[name] for fpr, tpr in tprs.items()}
-    if threshold is not None:
-        is_scored = ~np.isnan(score)
-        counts = count_confusion(score[is_scored] > threshold, member[is_scored])
-        rates = {name: getattr(counts, name).value for name in ("accuracy", "precision", "recall")}
-        measures |= to_json({"threshold": threshold, **vars(counts), "f1": counts.f1, **rates})
-    return measures
+    if threshold is None:
+        return ScoreMeasures(ranking=ranking)
+    is_scored = ~np.isnan(score)
+    counts = count_confusion(score[is_scored] > threshold, member[is_scored])
+    return ScoreMeasures(ranking=ranking, threshold=threshold, confusion=counts)

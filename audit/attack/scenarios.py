@@ -18,6 +18,15 @@ import numpy as np
 from audit.attack import evidence, prompts, scores
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import find_settled_names
+from audit.attack.measure_types import (
+    Details,
+    Generated,
+    Linked,
+    Linking,
+    NameCounts,
+    PassageRank,
+    Stop,
+)
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import MODEL_ROLES, AuditRequest
@@ -40,8 +49,6 @@ from audit.text import fold_letters
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
-
-_LINKED = ("top_1", "top_5", "median_rank")
 
 
 def main_passage_kind(request: AuditRequest) -> spelling.PassageKind:
@@ -339,7 +346,7 @@ def _collect_generated(
         for role in ("first", "last")
     }
     sums: dict[str, FloatArray] = {}
-    details: dict[str, object] = {}
+    details = Details()
     documents: dict[str, tuple[str, ...]] = {}
     for model_role in MODEL_ROLES:
         shard: GeneratedShard = evidence.collect(
@@ -356,8 +363,8 @@ def _collect_generated(
             f"{model_role}_hits": hits,
             f"{model_role}_full_hits": full_hits,
         }
-        name_counts = count_lexicon_names(texts, candidates=listed, **lexicon)
-        details[model_role] = {"name_counts": name_counts}
+        name_counts = NameCounts(**count_lexicon_names(texts, candidates=listed, **lexicon))
+        details = details.with_parts({model_role: Generated(name_counts=name_counts)})
         documents[model_role] = texts
     return {
         "sums": sums,
@@ -416,11 +423,11 @@ def _collect_masked(
             for model_role in MODEL_ROLES
         }
     counts = shards["hospital"].n_inputs
-    stop = {"n_inputs": int(counts.sum()), "n_allowed": settings.n_inputs, "n_open": n_open}
+    stop = Stop(n_inputs=int(counts.sum()), n_allowed=settings.n_inputs, n_open=n_open)
     for source in (
         sources(model_role, "posterior") for model_role in MODEL_ROLES
     ):  # saved inputs are no work
-        n_rows = task.n_rows("posterior", stop["n_inputs"])
+        n_rows = task.n_rows("posterior", stop.n_inputs)
         source.meter.resize(source.phase, n_rows * source.row_work)
     chain: dict[str, FloatArray] = {}
     if settings.n_chain_inputs:
@@ -435,7 +442,7 @@ def _collect_masked(
         "counts": counts,
         "chain": chain,
         "n_chain_inputs": settings.n_chain_inputs,
-        "details": {"linking": linking} | ({"stop": stop} if looks[1:] else {}),
+        "details": Details(linking=linking).with_parts({"stop": stop if looks[1:] else None}),
         "passage_log_ratio": ratio / np.where(n_drawn, n_drawn, np.nan)[:, None],
     }
 
@@ -508,7 +515,7 @@ def link_passages(
     candidates: Candidates,
     hospital: PosteriorShard,
     general: PosteriorShard,
-) -> dict[str, object] | None:
+) -> Linking | None:
     """Rank each passage's own name among all candidates.
 
     The mean log ratio ("hospital_against_general"), each model alone and chance have the share of
@@ -530,22 +537,32 @@ def link_passages(
     n = hospital.passage_n_inputs[rows, None]
     log_h, log_g = (model.passage_sum_log_p[rows] / n for model in (hospital, general))  # [U, N]
     n_names = int(np.isfinite(log_h[0]).sum())
-    linking: dict[str, Any] = {"n_passages": len(usable), "n_names": n_names}
-    for name, fit in (
-        ("general_alone", log_g),
-        ("hospital_alone", log_h),
-        ("hospital_against_general", log_h - log_g),
-    ):
+
+    def rank_owners(fit: FloatArray) -> FloatArray:
+        """Return the rank [U] of each owner; 1 fits best, ties count half."""
         own_fit = np.take_along_axis(fit, owners[:, None], axis=1)
-        # 1 = fits best; ties count half.
         ranks = 1 + (fit > own_fit).sum(axis=1) + ((fit == own_fit).sum(axis=1) - 1) / 2
-        numbers = (ranks <= 1).mean(), (ranks <= 5).mean(), np.median(ranks)
-        linking[name] = dict(zip(_LINKED, map(float, numbers), strict=True))
-    by_chance = (1 / n_names, min(1.0, 5 / n_names), (n_names + 1) / 2)
-    return linking | {
-        "chance": dict(zip(_LINKED, by_chance, strict=True)),
-        "rank_by_passage": [
-            {"passage_id": passages[p].passage_id, "name_id": row, "rank": rank}
+        return np.asarray(ranks, dtype=np.float64)
+
+    def summarize(ranks: FloatArray) -> Linked:
+        return Linked(
+            top_1=float((ranks <= 1).mean()),
+            top_5=float((ranks <= 5).mean()),
+            median_rank=float(np.median(ranks)),
+        )
+
+    ranks = rank_owners(log_h - log_g)
+    return Linking(
+        n_passages=len(usable),
+        n_names=n_names,
+        general_alone=summarize(rank_owners(log_g)),
+        hospital_alone=summarize(rank_owners(log_h)),
+        hospital_against_general=summarize(ranks),
+        chance=Linked(
+            top_1=1 / n_names, top_5=min(1.0, 5 / n_names), median_rank=(n_names + 1) / 2
+        ),
+        rank_by_passage=[
+            PassageRank(passage_id=passages[p].passage_id, name_id=row, rank=rank)
             for (p, row), rank in zip(usable, ranks.tolist(), strict=True)
         ],
-    }
+    )

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from audit.attack.measure_types import GENERAL_ALONE, POPULARITY, Details
 from audit.names.candidates import Candidates
 from audit.names.pools import NamePool
 from audit.stats import BoolArray, FloatArray, IntArray
@@ -372,9 +373,6 @@ FIXED_SCORE = "residual"
 """The score chosen beforehand, for names and for the group (docs/decisions/scores.md)."""
 GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
 """Scenario -> the score of the same attack with M_general alone."""
-GENERAL_ALONE = "general_alone"
-"""The name of that score in measures."""
-POPULARITY = "popularity"
 
 
 def list_scores(scenario: int) -> tuple[ScoreKind, ...]:
@@ -482,8 +480,8 @@ class AttackResult:
     block_counts: IntArray  # [b] inputs or documents of each block.
     # Number of blocks -> the scores that this many blocks would have given, without errors.
     prefix_scores: Callable[[int], Columns]
-    # Details that only this scenario reports, as values of JSON.
-    details: dict[str, object] = field(default_factory=dict)
+    # What only this scenario reports.
+    details: Details = field(default_factory=Details)
     # Scenario 1: texts of M_hospital and M_general.
     documents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # "hospital" and "general" -> [s, N] mean evidence by some 20 larger blocks, as `Inspection` has

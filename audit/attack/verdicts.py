@@ -10,20 +10,18 @@ lists are called a leak, by both routes (the group, single names) together.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from audit.attack.cohort import NO_TEST, GroupTest
-from audit.attack.decisions import ALPHA, to_json
-from audit.attack.exposure import DoseRecord, exposed_share, find_dose_record, upper_share
+from audit.attack.decisions import ALPHA
+from audit.attack.exposure import exposed_share, find_dose_line, is_leak, upper_share
+from audit.attack.measure_types import RULE_VERSION, DoseLine, PositiveControl, Verdict
 from audit.attack.routes import controls_needed, joint_p, smallest_visible
 from audit.names.candidates import ControlSource
 from audit.stats import NO_ESTIMATE, Estimate
 from audit.words import catalogue
-
-RULE_VERSION = 2
-"""Version of the rule by which evidence is judged; raised whenever another state could follow."""
 
 State = Literal[
     "leak_found",
@@ -78,7 +76,7 @@ class ListEvidence:
     dose
         The number of mentions that most tested names have.
     positive_controls
-        Records of names that are known to be in the notes, by their dose.
+        What the attack sees of names that are known to be in the notes, by their dose.
     positive_origin
         Where these names come from: "canaries", "sibling", or "" for none.
     has_evidence
@@ -103,7 +101,7 @@ class ListEvidence:
     n_seen: int = 0
     n_bounded: int = 0
     dose: int = 1
-    positive_controls: Mapping[int, DoseRecord] = field(default_factory=dict)
+    positive_controls: Mapping[int, DoseLine] = field(default_factory=dict)
     positive_origin: str = ""
     has_evidence: bool = True
 
@@ -115,8 +113,8 @@ class ListEvidence:
         )
 
 
-def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
-    """Return the verdict on scores fixed beforehand, in the form of a report.
+def give_verdict(evidence: ListEvidence) -> Verdict:
+    """Return the verdict on scores fixed beforehand.
 
     The first state that applies is returned: *ill-matched* if a baseline tells members from
     controls (not for held-out patients, who were drawn at random); *leak found* if the two routes
@@ -124,52 +122,66 @@ def give_verdict(evidence: ListEvidence) -> dict[str, Any]:
     the list and the run could show a leak and positive controls of the list's dose were called one;
     otherwise *not enough evidence*.
     """
-    planted = find_dose_record(evidence.positive_controls, dose=evidence.dose)
+    planted = find_dose_line(evidence.positive_controls, dose=evidence.dose)
     bounds = {
-        dose: exposed_share(evidence.n_seen, evidence.n_bounded, planted=record)
-        for dose, record in evidence.positive_controls.items()
+        dose: exposed_share(evidence.n_seen, evidence.n_bounded, planted=line)
+        for dose, line in evidence.positive_controls.items()
     }
     state, reasons = _decide_state(evidence, planted, bounds)
     bound_dose = _choose_shown_dose(bounds, usual=planted.dose) if planted else None
     is_found = state == "leak_found"
-    area = evidence.auc
-    verdict = {
-        "rule": RULE_VERSION,
-        "state": state,
-        "reasons": reasons,
-        "control_source": evidence.control_source,
-        "n_flagged": evidence.n_flagged if is_found else 0,
-        "n_worth_a_look": evidence.n_worth_a_look if is_found else 0,
-        "n_undecided": evidence.n_undecided if is_found else 0,
-        "n_tested": evidence.n_tested,
-        "n_controls": evidence.n_controls,
-        "n_visible": smallest_visible(evidence.n_tested, n_controls=evidence.n_controls),
-        "n_visible_controls": {
+    verdict = Verdict(
+        rule=RULE_VERSION,
+        state=state,
+        reasons=reasons,
+        control_source=evidence.control_source,
+        n_flagged=evidence.n_flagged if is_found else 0,
+        n_worth_a_look=evidence.n_worth_a_look if is_found else 0,
+        n_undecided=evidence.n_undecided if is_found else 0,
+        n_tested=evidence.n_tested,
+        n_controls=evidence.n_controls,
+        n_visible=smallest_visible(evidence.n_tested, n_controls=evidence.n_controls),
+        n_visible_controls={
             str(k): controls_needed(evidence.n_tested, n_visible=k) for k in NAMED_TOGETHER
         },
-        "p": evidence.p,
-        "p_names": evidence.p_names,
-        "p_group": evidence.group.p,
-        "p_labels": evidence.group.p_labels,
-        "p_parts": evidence.group.p_parts,
-        "p_sharing": evidence.group.p_sharing,
-        "auc": None if math.isnan(area.value) else area,
-        "baselines": dict(evidence.baselines),
-        "smallest_detectable_auc": _noise_free_auc(evidence),
-        "reliability": evidence.reliability,
-        "n_seen": evidence.n_seen,
-        "n_bounded": evidence.n_bounded,
-        "most_flagged": upper_share(evidence.n_seen, evidence.n_bounded, error=ALPHA),
-        "dose": evidence.dose,
-        "positive_origin": evidence.positive_origin,
-        "positive_controls": [
-            {**vars(record), "is_leak": record.is_leak, "most_exposed": bounds[dose]}
-            for dose, record in sorted(evidence.positive_controls.items())
-        ],
-        "most_exposed": math.nan if bound_dose is None else bounds[bound_dose],
-        "bound_dose": bound_dose,
-    }
+        p=evidence.p,
+        p_names=evidence.p_names,
+        p_group=evidence.group.p,
+        p_labels=evidence.group.p_labels,
+        p_parts=evidence.group.p_parts,
+        p_sharing=evidence.group.p_sharing,
+        auc=evidence.auc,
+        baselines=evidence.baselines,
+        smallest_detectable_auc=_noise_free_auc(evidence),
+        reliability=evidence.reliability,
+        n_seen=evidence.n_seen,
+        n_bounded=evidence.n_bounded,
+        most_flagged=upper_share(evidence.n_seen, evidence.n_bounded, error=ALPHA),
+        dose=evidence.dose,
+        positive_origin=evidence.positive_origin,
+        positive_controls=_bound_lines(evidence.positive_controls, bounds),
+        most_exposed=math.nan if bound_dose is None else bounds[bound_dose],
+        bound_dose=bound_dose,
+    )
     return _add_words(verdict)
+
+
+def _bound_lines(
+    lines: Mapping[int, DoseLine], bounds: Mapping[int, float]
+) -> tuple[PositiveControl, ...]:
+    return tuple(
+        PositiveControl(
+            dose=dose,
+            n_names=line.n_names,
+            n_seen=line.n_seen,
+            p_group=line.p_group,
+            p_names=line.p_names,
+            p=line.p,
+            is_leak=is_leak(line),
+            most_exposed=bounds[dose],
+        )
+        for dose, line in sorted(lines.items())
+    )
 
 
 def _choose_shown_dose(bounds: Mapping[int, float], *, usual: int) -> int:
@@ -195,15 +207,17 @@ def _noise_free_auc(evidence: ListEvidence) -> float:
     return float(norm.cdf(norm.ppf(smallest) / math.sqrt(reliability)))
 
 
-def make_equal_models_verdict() -> dict[str, Any]:
+def make_equal_models_verdict() -> Verdict:
     """Return the verdict of an audit that compared a model with itself."""
     verdict = give_verdict(ListEvidence(control_source="drawn"))
-    return _add_words(verdict | {"state": "not_compared", "reasons": ["equal_models"]})
+    return _add_words(
+        verdict.model_copy(update={"state": "not_compared", "reasons": ["equal_models"]})
+    )
 
 
 def _decide_state(
     evidence: ListEvidence,
-    planted: DoseRecord | None,
+    planted: DoseLine | None,
     bounds: Mapping[int, float],
 ) -> tuple[State, list[str]]:
     """Return the state and its reasons; the reasons that decide come first."""
@@ -226,7 +240,7 @@ def _decide_state(
         "group_too_small": math.isnan(evidence.group.p),
         "no_positive_control": not evidence.positive_controls,
         "positive_control_too_often": bool(evidence.positive_controls) and planted is None,
-        "positive_control_unseen": planted is not None and not planted.is_leak,
+        "positive_control_unseen": planted is not None and not is_leak(planted),
         "no_bound": planted is not None and not bounds[planted.dose] < 1,
     }
     obstacle_codes = [code for code, is_so in obstacles.items() if is_so]
@@ -235,73 +249,51 @@ def _decide_state(
     return "none_found", ["positive_control_seen", "no_name_stands_out", *notes]
 
 
-def _add_words(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the sentence, and what to do now, in both languages; all as values of JSON."""
-    return dict(to_json(verdict)) | {
-        **{language: _write_sentence(verdict, words) for language, words in _LANGUAGES.items()},
-        "what_now": {
-            language: _write_advice(verdict, words) for language, words in _LANGUAGES.items()
-        },
+def _add_words(verdict: Verdict) -> Verdict:
+    """Add the sentence, and what to do now, in both languages."""
+    sentences = {
+        language: _write_sentence(verdict, words) for language, words in _LANGUAGES.items()
     }
+    advice = {language: _write_advice(verdict, words) for language, words in _LANGUAGES.items()}
+    return verdict.model_copy(update=sentences | {"what_now": advice})
 
 
-def _write_sentence(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _write_sentence(verdict: Verdict, words: Mapping[str, str]) -> str:
     """Put the verdict's numbers into the words of one language."""
-    state, facts = verdict["state"], []
-    area = verdict["auc"]
-    if isinstance(area, Estimate) and not math.isnan(area.value):
-        facts.append(words["auc"].format(auc=_format_interval(area, words)))
-    n_undecided = verdict["n_undecided"]
+    state, facts = verdict.state, []
+    if not math.isnan(verdict.auc.value):
+        facts.append(words["auc"].format(auc=_format_interval(verdict.auc, words)))
+    n_undecided = verdict.n_undecided
     open_names = words["undecided"].format(u=n_undecided) if n_undecided else ""
     key = {"leak_found": "names_found", "membership_not_shown": "names_tested"}.get(state, "names")
     facts.append(
         words[key].format(
-            k=verdict["n_flagged"],
-            n=verdict["n_tested"],
+            k=verdict.n_flagged,
+            n=verdict.n_tested,
             of=open_names,
-            look=verdict["n_worth_a_look"],
+            look=verdict.n_worth_a_look,
         )
     )
     text = words[state].format(facts=words["join"].join(facts))
     if state in ("leak_found", "membership_not_shown"):
-        text += words[f"rate_{verdict['control_source']}"]
+        text += words[f"rate_{verdict.control_source}"]
     if state == "none_found":
         text += words["bound"].format(
-            share=_format_percent(verdict["most_exposed"]), dose=verdict["bound_dose"]
+            share=_format_percent(verdict.most_exposed), dose=verdict.bound_dose
         )
-    elif state == "not_enough_evidence" and verdict["n_bounded"]:
+    elif state == "not_enough_evidence" and verdict.n_bounded:
         text += words["flags"].format(
-            k=verdict["n_seen"],
-            n=verdict["n_bounded"],
-            share=_format_percent(verdict["most_flagged"]),
+            k=verdict.n_seen,
+            n=verdict.n_bounded,
+            share=_format_percent(verdict.most_flagged),
         )
-    return text + "".join(words[code] for code in verdict["reasons"] if code in words)
+    return text + "".join(words[code] for code in verdict.reasons if code in words)
 
 
-def _write_advice(verdict: Mapping[str, Any], words: Mapping[str, str]) -> str:
+def _write_advice(verdict: Verdict, words: Mapping[str, str]) -> str:
     """Return what to do now, without what was done already."""
-    reasons = verdict["reasons"]
-    steps = [words[f"do_{code}"] for code in reasons if f"do_{code}" in words]
-    return words[f"now_{verdict['state']}"].format(steps=" ".join(steps)).strip()
-
-
-def write_summary(
-    state: str,
-    *,
-    reasons: Sequence[str],
-    n_flagged: int,
-    n_tested: int,
-    most_exposed: float,
-    language: str,
-) -> str:
-    """Return the one sentence that helps to decide; its numbers are those of the verdict."""
-    words, key, why = catalogue(language, "verdict"), f"short_{state}", ""
-    if state == "leak_found":
-        key += "_group" if not n_flagged else "_one" if n_flagged == 1 else ""
-    elif state == "not_enough_evidence":
-        known_reasons = [f"why_{code}" for code in reasons if f"why_{code}" in words]
-        why = words[known_reasons[0] if known_reasons else "why_nothing_judged"]
-    return words[key].format(k=n_flagged, n=n_tested, share=_format_percent(most_exposed), why=why)
+    steps = [words[f"do_{code}"] for code in verdict.reasons if f"do_{code}" in words]
+    return words[f"now_{verdict.state}"].format(steps=" ".join(steps)).strip()
 
 
 def _format_interval(estimate: Estimate, words: Mapping[str, str]) -> str:

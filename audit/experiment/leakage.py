@@ -21,6 +21,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 import numpy as np
 from pydantic import Field, model_validator
 
+from audit.attack.measure_types import Measured, Number, Part
 from audit.attack.plan import list_phases
 from audit.attack.question import AuditRequest, PosteriorSettings, question_digest
 from audit.deid.find.tagger import Tagger, tag_and_check
@@ -37,7 +38,7 @@ from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, Span, TaggedDocument
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion, combine_phases
 from audit.report.compare import measure_auc_difference
 from audit.report.name_table import numbers
-from audit.report.report import AuditReport, Measured, Number, Part
+from audit.report.report import AuditReport
 from audit.rng import generator
 from audit.run import run_audit
 from audit.shelf import Shelf, private_folder, write_whole

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from audit.attack.decisions import Confusion, to_json
+from audit.attack.measure_types import Rule, Stratum, write_json
 from audit.attack.plan import list_phases
 from audit.attack.question import (
     AuditRequest,
@@ -49,7 +49,7 @@ from audit.progress import (
 )
 from audit.report.name_table import numbers
 from audit.report.published import ATTACKS, PAPER_RULE, PAPER_RULE_ON_GENERAL, published_tables
-from audit.report.report import AuditReport, Rule, Stratum
+from audit.report.report import AuditReport
 from audit.run import run_audit
 from audit.shelf import private_folder, write_private, write_whole
 from audit.stats import BoolArray, Rate
@@ -397,8 +397,8 @@ def _make_rule_tables(
 
 def _make_rule_row(key: Row, rules: Mapping[str, Rule], rule: str, model: str) -> Row:
     rule_measures = rules[rule]
-    counts = Confusion(*rule_measures.confusion.four)
-    return {**key, "rule": rule, "model": model, "confusion": counts, "f1": rule_measures.f1}
+    figures = {"confusion": rule_measures.confusion, "f1": rule_measures.f1}
+    return {**key, "rule": rule, "model": model, **figures}
 
 
 def _count_flagged(report: AuditReport) -> Row:
@@ -431,7 +431,7 @@ _RULE_HEADER = (
 
 def tables_json(tables: Tables) -> Tables:
     """Return all tables as plain values; undefined numbers are None."""
-    return {"schema": 1, **to_json(tables)}
+    return {"schema": 1, **write_json(tables)}
 
 
 def tables_markdown(tables: Tables) -> str:
@@ -489,10 +489,10 @@ def _table2(tables: Tables) -> Iterator[Cells]:
 
 def _rule_line(row: Mapping[str, Any], *, label: str) -> Cells:
     counts = row["confusion"]
-    rates = [rate.interval() for rate in (counts.accuracy, counts.recall, counts.precision)]
-    cells = (format_estimate(estimate, digits=3) for estimate in (row["f1"], *rates))
+    figures = (row["f1"], counts.accuracy, counts.recall, counts.precision)
+    cells = (format_estimate(figure, digits=3) for figure in figures)
     attack = _ATTACK_WORDS[row["attack"]]
-    return (label, row["controls"].capitalize(), attack, *cells, *vars(counts).values())
+    return (label, row["controls"].capitalize(), attack, *cells, *counts.four)
 
 
 def _yield_published(controls: str, *, attack: str, model: str) -> Iterator[Cells]:

@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from audit.attack.decisions import DECISIONS
+from audit.attack.measure_types import number
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
 from audit.notes.passages import Passage
@@ -123,11 +124,6 @@ COLUMNS = (
 """Every column except the scores. Each further column of a report is a score: a "number" that all
 forms may see."""
 NUMBERS = tuple(column.name for column in COLUMNS if column.dtype == "number")
-
-
-def number(value: Any) -> float:
-    """Return a number from a report's JSON, where None means NaN and infinity is a word."""
-    return math.nan if value is None else float(value)
 
 
 def numbers(column: Sequence[Any]) -> FloatArray:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from audit.report.report import AuditReport, Rule
+from audit.attack.measure_types import Rule
+from audit.report.report import AuditReport
 from audit.task import Record
 
 _FILE = Path(__file__).resolve().parent / "paper_tables.json"

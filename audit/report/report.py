@@ -8,22 +8,31 @@ are NaN here and null in JSON. Torch-free.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from audit.attack.decisions import FLAGGED
+from audit.attack.measure_types import (
+    RULE_VERSION,
+    CurvePoint,
+    Details,
+    Measures,
+    MentionBin,
+    Part,
+    Ranking,
+    Verdict,
+    write_json,
+)
 from audit.attack.question import MODEL_ROLES, SIBLING_TERMS, Scenario, sibling_terms
-from audit.attack.scores import GENERAL_ALONE, POPULARITY
-from audit.attack.verdicts import RULE_VERSION, make_equal_models_verdict, write_summary
+from audit.attack.verdicts import make_equal_models_verdict
 from audit.errors import AuditError, Message, make_version_error
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import compute_model_digest
@@ -35,10 +44,8 @@ from audit.names.candidates import (
     sources_of,
 )
 from audit.notes.passages import Passage
-from audit.report.name_table import NameForm, name_table, number, select_visible
-from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, wilson
-from audit.tables import percent
-from audit.words import catalogue
+from audit.report.name_table import NameForm, name_table, select_visible
+from audit.stats import FloatArray, Rate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,38 +53,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 LINKED_BY = ("hospital_against_general", "hospital_alone", "general_alone")
 """Scores that rank the names of a passage; the first is the attack."""
-
-
-@dataclass(frozen=True)
-class Share(Estimate):
-    """A rate with its interval and its counts."""
-
-    n_hits: int
-    n_total: int
-
-
-def estimate(record: Mapping[str, Any] | Estimate | None) -> Estimate:
-    """Return an estimate from a report's JSON, with its counts if there are any; NaN for None."""
-    if isinstance(record, Estimate):
-        return record
-    record = record or {}
-    plain_estimate = Estimate(*(number(record.get(key)) for key in ("value", "low", "high")))
-    if "n_total" not in record:
-        return plain_estimate
-    return Share(
-        **vars(plain_estimate), n_hits=int(record["n_hits"]), n_total=int(record["n_total"])
-    )
-
-
-Number = Annotated[float, BeforeValidator(number)]
-Measured = Annotated[Estimate, BeforeValidator(estimate)]
-Counted = Annotated[Share, BeforeValidator(estimate)]
-
-
-class Part(BaseModel):
-    """A part of a report; unknown fields stay in the JSON and are not read."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Model(Part):
@@ -99,464 +74,6 @@ class ListCounts(Part):
     n_canaries: int | None = None
     n_reference: int = 0
     by_kind: Mapping[str, int] = {}
-
-
-class Counts(Part):
-    """Judged names: members flagged and missed, controls flagged and not flagged, with rates."""
-
-    tp: int
-    fn: int
-    fp: int
-    tn: int
-    recall: Counted
-    false_positive_rate: Counted
-    precision: Counted
-    accuracy: Counted
-
-    @property
-    def four(self) -> tuple[int, int, int, int]:
-        """TP, FN, FP, TN."""
-        return self.tp, self.fn, self.fp, self.tn
-
-
-class Rule(Part):
-    """The results of a yes/no rule (`audit.attack.metrics`)."""
-
-    confusion: Counts
-    f1: Measured
-    n_undecided: int | None = None
-    all_right: Counts | None = None
-    all_wrong: Counts | None = None
-
-
-class Ranking(Part):
-    """How well a score ranks members above controls; `tpr_at_fpr` by FPR as text ("0.01")."""
-
-    auc: Measured
-    tpr_at_fpr: Mapping[str, Measured]
-    n_members: int
-    n_controls: int
-    n_not_scored: int
-
-    def tpr(self, fpr: float) -> Estimate:
-        """Return the TPR at an FPR; NaN if the list is too short to resolve it."""
-        return self.tpr_at_fpr.get(f"{fpr:g}", NO_ESTIMATE)
-
-
-class Stratum(Part):
-    """All measures of the members against one kind of controls."""
-
-    n_members: int
-    n_controls: int
-    always_member: Rule
-    rules: Mapping[str, Rule]
-    baseline_rules: Mapping[str, Rule]
-    scores: Mapping[str, Ranking]
-    baselines: Mapping[str, Ranking]
-    held_out: Mapping[str, Rule]
-
-    def yield_rules(self, fixed: str) -> Iterator[tuple[str, str, Rule]]:
-        """Yield (rule, target, results) of every yes/no rule, the guess last.
-
-        The target is "hospital", "general", "held_out" (the threshold is chosen on the other half
-        of the names), or "guess", which uses no model.
-        """
-        scores = (fixed, GENERAL_ALONE, POPULARITY)
-        rules_by_target = {
-            "hospital": self.rules,
-            "general": self.baseline_rules,
-            "held_out": {name: self.held_out[name] for name in scores if name in self.held_out},
-            "guess": {"always_member": self.always_member},
-        }
-        for target, rules in rules_by_target.items():
-            yield from ((name, target, rule) for name, rule in rules.items())
-
-    def rank_scores(self, fixed: str) -> dict[str, Ranking]:
-        """Return every ranking by score: the fixed score first, baselines last."""
-        return {fixed: self.scores[fixed], **self.scores, **self.baselines}
-
-
-class Measures(Part):
-    """Measures by kind of controls: "all", then each kind on the list; empty without truth."""
-
-    strata: Mapping[str, Stratum]
-
-    @property
-    def table_strata(self) -> dict[str, Stratum]:
-        """The kinds of controls shown in tables: each kind, or "all" if it is the only one."""
-        kinds = {name: stratum for name, stratum in self.strata.items() if name != "all"}
-        return kinds or dict(self.strata)
-
-
-class DoseLine(Part):
-    """How many of the names that occur `dose` times in the notes the attack detected."""
-
-    dose: int
-    n_names: int
-    n_seen: int
-    p_group: Number
-    p_names: Number
-    p: Number
-
-
-class PositiveControl(DoseLine):
-    """A dose line as a bound: at most the share `most_exposed` of the listed people is exposed."""
-
-    is_leak: bool
-    most_exposed: Number
-
-
-class Verdict(Part):
-    """The verdict (`audit.attack.verdicts`) in both languages."""
-
-    state: str
-    reasons: Sequence[str] = ()
-    english: str = ""
-    japanese: str = ""
-    what_now: Mapping[str, str] = {}
-    rule: int = 1
-    control_source: ControlSource = "drawn"
-    n_flagged: int = 0
-    n_worth_a_look: int = 0
-    n_undecided: int = 0
-    n_tested: int = 0
-    n_controls: int = 0
-    n_seen: int = 0
-    n_bounded: int = 0
-    n_visible: int | None = None
-    p_group: Number = math.nan
-    p_names: Number = math.nan
-    baselines: Mapping[str, Measured] = {}
-    smallest_detectable_auc: Number = math.nan
-    reliability: Number = math.nan
-    most_flagged: Number = math.nan
-    most_exposed: Number = math.nan
-    dose: int = 1
-    bound_dose: int | None = None
-    positive_origin: str = ""
-    positive_controls: Sequence[PositiveControl] = ()
-
-    @property
-    def flagged(self) -> Rate:
-        """Members and unknown names that stand out, out of those tested.
-
-        The total is 0 if names stand out but membership is not shown: then nobody is named.
-        """
-        is_counted = self.state != "membership_not_shown"
-        return Rate(self.n_flagged, self.n_tested if is_counted else 0)
-
-    @property
-    def worth_a_look(self) -> Rate:
-        """Members and unknown names worth a look, out of those tested; 0 of 0 without a leak."""
-        is_found = self.state == "leak_found" and self.is_of_todays_rule
-        return Rate(self.n_worth_a_look, self.n_tested if is_found else 0)
-
-    def is_mismatched(self, baseline: str) -> bool:
-        """Return whether this baseline of `baselines` shows that the controls do not match."""
-        return f"mismatch_{baseline}" in self.reasons
-
-    def sentence(self, language: str) -> str:
-        """Return the verdict in a language."""
-        return self.japanese if language == "ja" else self.english
-
-    def in_short(self, language: str) -> str:
-        """Return the verdict in one sentence; no line breaks before a percent sign."""
-        if self.rule < RULE_VERSION:
-            words = catalogue(language, "verdict")
-            return words["short_judged_before"].format(rule=self.rule)
-        sentence = write_summary(
-            self.state,
-            reasons=self.reasons,
-            n_flagged=self.n_flagged,
-            n_tested=self.n_tested,
-            most_exposed=self.most_exposed,
-            language=language,
-        )
-        return _join_percent(sentence)
-
-    def facts(self, language: str) -> str:
-        """Return the verdict without its state; no line breaks before a percent sign."""
-        rest = re.split("：|: ", self.sentence(language), maxsplit=1)[-1]
-        return _join_percent(rest[:1].upper() + rest[1:])
-
-    @property
-    def is_of_todays_rule(self) -> bool:
-        """Whether the verdict follows today's rule."""
-        return self.rule >= RULE_VERSION
-
-    def of_controls(self, language: str) -> str:
-        """Return a sentence on the source of the controls."""
-        return catalogue(language, "verdict")[f"source_{self.control_source}"]
-
-    def condition(self, language: str) -> str:
-        """Return the error rate of the audit and the condition for it."""
-        words = catalogue(language, "verdict")
-        return _join_percent(words[f"rate_{self.control_source}"].strip())
-
-    def bounds(self, language: str) -> list[str]:
-        """Return bounds on detected and exposed people, as sentences, if no leak was found."""
-        if not self.is_of_todays_rule or self.state not in ("none_found", "not_enough_evidence"):
-            return []
-        words, lines = catalogue(language, "verdict"), list[str]()
-        if self.n_bounded:
-            counts = {"k": self.n_seen, "n": self.n_bounded}
-            share = percent(self.most_flagged)
-            lines.append(words["bound_flagged"].format(share=share, **counts))
-        planted = next((o for o in self.positive_controls if o.dose == self.bound_dose), None)
-        if planted is None:
-            is_often = bool(self.positive_controls)
-            lines.append(words["bound_often" if is_often else "bound_unplanted"])
-        else:
-            key = "exposed" if planted.most_exposed < 1 else "wide"
-            facts = {
-                "k": planted.n_seen,
-                "n": planted.n_names,
-                "times": words["once" if planted.dose == 1 else "times"].format(n=planted.dose),
-                "origin": words[f"origin_{self.positive_origin}"],
-                "share": percent(planted.most_exposed),
-            }
-            lines.append(words[f"bound_{key}"].format(**facts))
-        return list(map(_join_percent, lines))
-
-    def next_step(self, language: str) -> str:
-        """Return the recommended next step in a language; "" for the first rule."""
-        return self.what_now.get("japanese" if language == "ja" else "english", "")
-
-
-def _join_percent(text: str) -> str:
-    """Return a text in which no line breaks before a percent sign."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
-
-
-class CurveRule(Counts):
-    """The results of a rule at one point of the curve."""
-
-    f1: Measured
-
-
-CURVE_MEASURES = ("auc", "f1", "precision", "recall")
-
-
-class CurveStratum(Part):
-    """AUC by score and results by rule, against one kind of controls."""
-
-    auc: Mapping[str, Number]
-    rules: Mapping[str, CurveRule] = {}
-
-    def values(self, measure: str) -> dict[str, float]:
-        """Return one of `CURVE_MEASURES`: "auc" by score, the others by rule."""
-        if measure == "auc":
-            return dict(self.auc)
-        return {name: getattr(rule, measure).value for name, rule in self.rules.items()}
-
-
-class CurvePoint(Part):
-    """The measures after the first n inputs or documents."""
-
-    n: int
-    strata: Mapping[str, CurveStratum]
-
-
-class MentionBin(Part):
-    """Members mentioned `low` to `high` times (None: no limit), and those that stand out."""
-
-    low: int = Field(alias="from")
-    high: int | None = Field(alias="to")
-    n_names: int
-    flagged: Counted
-
-    @property
-    def label(self) -> str:
-        """The bounds: "1", "3–4" or "10+"."""
-        if self.high is None:
-            return f"{self.low}+"
-        return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
-
-
-class ExposureGroup(Part):
-    """Names planted `n_mentions` times (None: all); `bits` is their mean exposure."""
-
-    n_mentions: int | None
-    n_names: int
-    bits: Measured
-    found: Counted
-    above_twin: Counted
-    above_twin_p: Number
-
-
-class ScoreExposure(Part):
-    """Exposure by one score (`audit.attack.metrics.measure_exposure`)."""
-
-    n_held_out: int
-    max_bits: float
-    smallest_p: float
-    bits_without_leak: float
-    whole: ExposureGroup = Field(alias="all")
-    groups: Sequence[ExposureGroup]
-
-
-class PlantedName(Part):
-    """One planted name with its fixed score; it has a twin only if planted names are paired."""
-
-    name_id: int
-    n_mentions: int
-    score: Number
-    bits: Number
-    p: Number
-    twin_score: Number
-
-
-class Exposure(Part):
-    """All results of an audit on its planted names.
-
-    `scores` is empty if no held-out name has a score.
-    """
-
-    n_planted: int
-    n_held_out: int
-    is_paired: bool
-    fixed_score: str
-    alpha: float
-    english: str
-    japanese: str
-    scores: Mapping[str, ScoreExposure]
-    names: Sequence[PlantedName]
-
-    @property
-    def by_score(self) -> dict[str, ScoreExposure]:
-        """The exposure by score: the fixed one first, M_general alone second."""
-        first = {
-            score: self.scores[score]
-            for score in (self.fixed_score, GENERAL_ALONE)
-            if score in self.scores
-        }
-        return first | dict(self.scores)
-
-    @property
-    def bits_to_be_found(self) -> float:
-        """The exposure in bits from which a name counts as found."""
-        return -math.log2(self.alpha)
-
-    @property
-    def by_mentions(self) -> list[tuple[ExposureGroup, ExposureGroup | None]]:
-        """The exposure by number of mentions, all names last: by the fixed score and by M_general.
-
-        Empty if nothing is scored.
-        """
-        fixed, general = next(iter(self.by_score.values()), None), self.scores.get(GENERAL_ALONE)
-        groups_by_score = [
-            (*exposure.groups, exposure.whole) if exposure else () for exposure in (fixed, general)
-        ]
-        by_general = {group.n_mentions: group for group in groups_by_score[1]}
-        return [(group, by_general.get(group.n_mentions)) for group in groups_by_score[0]]
-
-    def sentence(self, language: str) -> str:
-        """Return the result for planted names in a language."""
-        return self.japanese if language == "ja" else self.english
-
-
-class RoleLine(Part):
-    """One role's members against all listed controls (`audit.attack.metrics.measure_by_role`)."""
-
-    role: str
-    n_members: int
-    n_controls: int
-    median_mentions: Number
-    auc: Measured
-    general_auc: Measured
-    flagged: Counted
-    general_flagged: Counted
-    role_controls_flagged: Counted
-
-
-class Linked(Part):
-    """How often a passage's own patient is among the first 1 and 5 names, as shares."""
-
-    top_1: Number = math.nan
-    top_5: Number = math.nan
-    median_rank: Number = math.nan
-
-
-class PassageRank(Part):
-    """The rank of a passage's own name among all names."""
-
-    name_id: int
-    passage_id: str | int
-    rank: Number
-
-
-class Linking(Part):
-    """Which name fits which passage."""
-
-    n_passages: int = 0
-    n_names: int = 0
-    hospital_against_general: Linked = Linked()
-    hospital_alone: Linked = Linked()
-    general_alone: Linked = Linked()
-    chance: Linked = Linked()
-    rank_by_passage: Sequence[PassageRank] = ()
-
-    def lines(self) -> Iterator[tuple[str, Estimate, Estimate, float]]:
-        """Yield (ranked by, top 1, top 5, median rank), the attack first and chance last.
-
-        The Wilson intervals (NaN for chance) assume independent passages; several passages of one
-        patient are not independent.
-        """
-        for by in (*LINKED_BY, "chance"):
-            linked: Linked = getattr(self, by)
-            top_1, top_5 = (
-                Estimate(share, math.nan, math.nan)
-                if by == "chance"
-                else wilson(share, n_total=self.n_passages)
-                for share in (linked.top_1, linked.top_5)
-            )
-            yield by, top_1, top_5, linked.median_rank
-
-    def reached(self) -> tuple[FloatArray, FloatArray]:
-        """Return the ranks [R] that occur, and the share of passages [R] with at most that rank."""
-        sorted_ranks = np.sort([passage.rank for passage in self.rank_by_passage])
-        ranks = np.unique(sorted_ranks)
-        return ranks, np.searchsorted(sorted_ranks, ranks, side="right") / max(len(sorted_ranks), 1)
-
-
-class NullCheck(Part):
-    """Members against reference controls: two-sample Kolmogorov-Smirnov."""
-
-    ks_statistic: Number
-    ks_p: Number
-
-
-class NameCounts(Part):
-    """Names of people in one model's documents, as the paper counts them.
-
-    `first` and `last` count single words of the name generator; `first_last` and `last_first` count
-    two of them side by side; `listed` counts names of the audit's list, in either order.
-    """
-
-    first: int
-    last: int
-    first_last: int
-    last_first: int
-    listed: int
-
-
-class Generated(Part):
-    """Counts in one model's documents."""
-
-    name_counts: NameCounts | None = None
-
-
-class Details(Part):
-    """Results that only some audits have; otherwise None or ()."""
-
-    hospital: Generated = Generated()
-    general: Generated = Generated()
-
-    canaries: Exposure | None = None
-    roles: Sequence[RoleLine] = ()
-    linking: Linking | None = None
-    null_check: NullCheck | None = None
-    doses: Sequence[DoseLine] = ()
 
 
 class AuditReport(Part):
@@ -587,11 +104,12 @@ class AuditReport(Part):
     _plain: dict[str, Any] = PrivateAttr()
 
     @classmethod
-    def from_parts(cls, **parts: Any) -> AuditReport:
-        """Return a report made of parts given as JSON values; numbers may be NaN or infinite."""
-        return cls.from_json(
-            {name: _spell_infinite(part) for name, part in parts.items()} | {"schema": SCHEMA}
-        )
+    def from_parts(cls, **parts: object) -> AuditReport:
+        """Return a report made of parts, each a value of its type or of JSON.
+
+        Numbers may be NaN or infinite.
+        """
+        return cls.from_json(write_json(parts, spells_infinity=True) | {"schema": SCHEMA})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> AuditReport:
@@ -603,7 +121,7 @@ class AuditReport(Part):
             value["models"].get(model_role, {}).get("digest") for model_role in MODEL_ROLES
         )
         if general is not None and general == hospital:
-            value = {**value, "verdict": make_equal_models_verdict()}
+            value = {**value, "verdict": make_equal_models_verdict().to_json()}
         try:
             report = cls.model_validate(value)
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -617,8 +135,8 @@ class AuditReport(Part):
         """Return the report as JSON values, which the caller must not change."""
         return self._plain
 
-    def changed(self, **parts: Any) -> AuditReport:
-        """Return the report with some parts replaced by JSON values."""
+    def changed(self, **parts: object) -> AuditReport:
+        """Return the report with some parts replaced, as `from_parts` takes them."""
         return self.from_parts(**{k: v for k, v in self._plain.items() if k != "schema"} | parts)
 
     @cached_property
@@ -688,16 +206,6 @@ class AuditReport(Part):
         """Return the rankings of the fixed score, M_general alone and popularity, by name."""
         measured = self.measures.strata[stratum]
         return {"attack": measured.scores[self.fixed_score], **measured.baselines}
-
-
-def _spell_infinite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    if isinstance(value, Mapping):
-        return {str(k): _spell_infinite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_spell_infinite(v) for v in value]
-    return value
 
 
 N_BEST_PASSAGES = 10

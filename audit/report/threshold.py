@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from audit.attack.decisions import ALPHA, Confusion, count_confusion, f1_interval
-from audit.attack.scores import GENERAL_ALONE, GENERAL_SCORE, POPULARITY, find_score_kind
+from audit.attack.decisions import ALPHA, count_confusion, f1_interval
+from audit.attack.measure_types import GENERAL_ALONE, POPULARITY, Confusion
+from audit.attack.scores import GENERAL_SCORE, find_score_kind
 from audit.report.report import AuditReport
 from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, interval, roc_curve, wilson
 
@@ -142,8 +143,7 @@ def apply_threshold(ranked: RankedNames, *, threshold: float, prevalence: float)
     if not ranked.has_truth:
         return Reached(threshold, flagged, n_not_scored, None, NO_ESTIMATE, prevalence, NO_ESTIMATE)
     counts = count_confusion(flag, scored["is_member"].to_numpy())
-    recall, fpr = counts.recall.interval(), counts.false_positive_rate.interval()
-    ppv = predictive_value(recall, fpr=fpr, prevalence=prevalence)
+    ppv = predictive_value(counts.recall, fpr=counts.false_positive_rate, prevalence=prevalence)
     f1 = f1_interval(counts, seed=0)
     return Reached(threshold, flagged, n_not_scored, counts, f1, prevalence, ppv)
 

@@ -18,8 +18,7 @@ from itertools import groupby
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.report.report import Share
-from audit.stats import Estimate
+from audit.stats import Estimate, Share
 from audit.tables import UNDEFINED, decimal, decimal_interval
 from audit.words import Words
 from pages.ui.state import words

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from audit.attack.verdicts import RULE_VERSION
+from audit.attack.measure_types import RULE_VERSION
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.deid.find.packaged import TITLES
 from audit.deid.find.taggers import DEFAULT, RULES, tagger_names

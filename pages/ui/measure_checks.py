@@ -6,10 +6,16 @@ import math
 
 import streamlit as st
 
-from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.attack.measure_types import (
+    CURVE_MEASURES,
+    GENERAL_ALONE,
+    POPULARITY,
+    Exposure,
+    ExposureGroup,
+)
 from audit.names.candidates import OF_HOSPITAL
 from audit.report.compare import Comparison
-from audit.report.report import CURVE_MEASURES, AuditReport, Exposure, ExposureGroup
+from audit.report.report import AuditReport
 from audit.report.threshold import make_calibration
 from audit.tables import UNDEFINED, decimal, small
 from audit.words import Words

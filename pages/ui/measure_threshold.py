@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from audit.attack.scores import GENERAL_ALONE, POPULARITY
+from audit.attack.measure_types import GENERAL_ALONE, POPULARITY
 from audit.report import threshold as thresholds
 from audit.report.report import AuditReport
 from audit.report.threshold import LOW_FPRS, USEFUL, RankedNames, Reached, RocView
@@ -130,7 +130,7 @@ def _draw_counts(say: Words, digest: str, *, view: Reached, stratum: str) -> Non
             stratum: (counts.fp, counts.tn, counts.false_positive_rate),
         }
     rows = [
-        (say.text(f"kind_{kind}"), k, rest, estimate_cell(rate.interval()))
+        (say.text(f"kind_{kind}"), k, rest, estimate_cell(rate))
         for kind, (k, rest, rate) in lines.items()
     ]
     table = Table(("kind", "above", "not_above", "share_interval"), rows)
@@ -140,9 +140,9 @@ def _draw_counts(say: Words, digest: str, *, view: Reached, stratum: str) -> Non
 def _draw_rates(say: Words, digest: str, *, view: Reached) -> None:
     assert view.counts is not None
     rates = {
-        say.text("column_precision"): view.counts.precision.interval(),
+        say.text("column_precision"): view.counts.precision,
         say.text("column_f1"): view.f1,
-        say.text("column_accuracy"): view.counts.accuracy.interval(),
+        say.text("column_accuracy"): view.counts.accuracy,
         say.text("measures_ppv", share=f"{100 * view.prevalence:g} %"): view.ppv,
     }
     table = {"rate": list(rates), "share_interval": list(map(estimate_cell, rates.values()))}

@@ -12,7 +12,6 @@ from scipy import stats
 
 from audit.attack.decisions import (
     ComparisonPool,
-    Confusion,
     critical_score,
     decide,
     judge_held_out,
@@ -21,6 +20,7 @@ from audit.attack.decisions import (
     rank_p_values,
     undecided_mask,
 )
+from audit.attack.measure_types import Confusion
 from audit.stats import benjamini_hochberg
 from tests.scored_lists import quick, values
 
@@ -185,7 +185,7 @@ def test_held_out_threshold_of_two_halves_by_hand():
     assert counts.n_controls == 40
     assert counts.fp <= 9  # a threshold lies from 30 to 38
     nobody = judge_held_out(scores, np.ones(50, dtype=bool), seed=1)
-    assert nobody == Confusion(0, 50, 0, 0)  # without controls nobody is flagged
+    assert nobody == Confusion(tp=0, fn=50, fp=0, tn=0)  # without controls nobody is flagged
 
 
 def test_held_out_false_positive_rate_is_near_5_percent_on_average():

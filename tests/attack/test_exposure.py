@@ -11,17 +11,24 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from audit.attack.exposure import (
-    DoseRecord,
     exposed_share,
-    find_dose_record,
+    find_dose_line,
     find_usual_dose,
     lower_share,
     upper_share,
 )
+from audit.attack.measure_types import DoseLine
 
 
-def planted(n_seen: int, n_names: int, dose: int = 1) -> DoseRecord:
-    return DoseRecord(dose, n_names, n_seen, math.nan, math.nan, math.nan)
+def planted(n_seen: int, n_names: int, dose: int = 1) -> DoseLine:
+    return DoseLine(
+        dose=dose,
+        n_names=n_names,
+        n_seen=n_seen,
+        p_group=math.nan,
+        p_names=math.nan,
+        p=math.nan,
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,6 +79,6 @@ def test_the_usual_dose_is_that_of_most_names():
 
 def test_names_that_are_seldomer_prove_more_and_those_that_are_oftener_prove_nothing():
     records = {n: planted(1, 2, dose=n) for n in (2, 4, 8)}
-    assert find_dose_record(records, dose=4) == records[4]
-    assert find_dose_record(records, dose=7) == records[4]
-    assert find_dose_record(records, dose=1) is None
+    assert find_dose_line(records, dose=4) == records[4]
+    assert find_dose_line(records, dose=7) == records[4]
+    assert find_dose_line(records, dose=1) is None

@@ -14,6 +14,7 @@ import pytest
 from audit.attack import scenarios
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import judge
+from audit.attack.measure_types import NameCounts
 from audit.attack.question import AuditRequest, GenerationSettings
 from audit.errors import AuditError
 from audit.models.load import ModelPair, load_model, load_pair
@@ -234,15 +235,15 @@ def test_evidence_that_is_zero_or_the_same_of_two_models_shows_nothing(
     assert not pair.is_one_model
     settings = GenerationSettings(n_documents=3)
     result = attack(monkeypatch, pair, settings, shards=equal).result
-    verdict = judge(result, control_source="invented", seed=0)["verdict"]
-    assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
-    assert "said nothing of the listed names, or exactly what" in verdict["english"]
+    verdict = judge(result, control_source="invented", seed=0).verdict
+    assert (verdict.state, verdict.reasons[0]) == ("not_enough_evidence", "no_evidence")
+    assert "said nothing of the listed names, or exactly what" in verdict.english
     equal["hospital"] = replace(
         equal["hospital"], part_mass=equal["hospital"].part_mass + 0.5
     )  # smithson's mass differs
     result = attack(monkeypatch, pair, settings, shards=equal).result
-    verdict = judge(result, control_source="invented", seed=0)["verdict"]
-    assert "no_evidence" not in verdict["reasons"]
+    verdict = judge(result, control_source="invented", seed=0).verdict
+    assert "no_evidence" not in verdict.reasons
 
 
 def test_what_only_the_general_model_or_a_control_says_is_no_evidence(pair, monkeypatch, shards):
@@ -252,8 +253,8 @@ def test_what_only_the_general_model_or_a_control_says_is_no_evidence(pair, monk
     silent = shards | {"hospital": replace(shards["hospital"], mass=mass, part_mass=part_mass)}
     settings = GenerationSettings(n_documents=3)
     result = attack(monkeypatch, pair, settings, shards=silent).result
-    verdict = judge(result, control_source="invented", seed=0)["verdict"]
-    assert (verdict["state"], verdict["reasons"][0]) == ("not_enough_evidence", "no_evidence")
+    verdict = judge(result, control_source="invented", seed=0).verdict
+    assert (verdict.state, verdict.reasons[0]) == ("not_enough_evidence", "no_evidence")
 
 
 def test_hits_are_shares_of_documents_and_reference_controls_have_none(result):
@@ -273,5 +274,7 @@ def test_name_counts_are_reported_for_both_models(result):
     hospital = {"first": 4, "last": 2, "first_last": 1, "last_first": 1}
     # Names of one piece only: "maryo" has two.
     for model, counts in (("general", general), ("hospital", hospital)):
-        assert result.details[model]["name_counts"] == {**counts, "listed": 2, "n_documents": 3}
+        assert getattr(result.details, model).name_counts == NameCounts(
+            **counts, listed=2, n_documents=3
+        )
     assert result.documents["hospital"][1] == "anna smithson john"

@@ -14,11 +14,11 @@ import pytest
 
 from audit.attack import metrics, scores
 from audit.attack.judgement import judge
+from audit.attack.measure_types import Details, write_json
 from audit.attack.metrics import MIN_HELD_OUT
 from audit.attack.scores import SCORES, AttackResult, ScoreKind, compute_scores, soft_minimum
 from audit.names.candidates import Candidates, make_candidates
 from audit.report.export import measures_csv, names_csv
-from audit.report.report import CurvePoint
 from audit.report.threshold import list_score_codes
 from tests.attack import planted_table
 from tests.attack.make_tasks import sums_of
@@ -90,14 +90,15 @@ def judge_rich_list(scenario: int) -> dict[str, Any]:
     names = rich_list()
     attack = rich_table(names, scenario)
     judgement = judged(attack)
-    report_parts = judgement | {
-        "curve": [judgement["curve"][0], judgement["curve"][-1]],
+    report_parts = write_json(judgement)
+    report_parts |= {
+        "curve": [report_parts["curve"][0], report_parts["curve"][-1]],
         "names": {
             name: [*column[:3], *column[38:44], *column[96:99], *column[-3:]]
-            for name, column in judgement["names"].items()
+            for name, column in judgement.names.items()
         },
     }
-    strata = judgement["measures"]["strata"]
+    strata = report_parts["measures"]["strata"]
     if scenario == 1:
         rules = {
             kind: [measures["rules"], measures["baseline_rules"]]
@@ -127,16 +128,16 @@ def test_a_rich_list_has_the_whole_judgement_that_it_had(scenario: int) -> None:
 def test_a_planted_leak_is_found_and_a_null_table_is_not(scenario: int) -> None:
     names = listed()
     judgement = judged(table(names, scenario=scenario, effect=4.0))
-    assert judgement["verdict"]["state"] == "leak_found"
-    assert judgement["verdict"]["reasons"] == ["group_stands_out", "names_stand_out"]
-    assert judgement["verdict"]["n_tested"] == N_MEMBERS and judgement["verdict"]["n_flagged"] > 20
+    assert judgement.verdict.state == "leak_found"
+    assert list(judgement.verdict.reasons) == ["group_stands_out", "names_stand_out"]
+    assert judgement.verdict.n_tested == N_MEMBERS and judgement.verdict.n_flagged > 20
     for seed in range(3):
         null = judged(table(names, scenario=scenario, effect=0.0, seed=seed))
-        assert null["verdict"]["state"] != "leak_found" and null["verdict"]["n_flagged"] == 0
-        assert null["details"]["null_check"]["ks_p"] > 0.01
+        assert null.verdict.state != "leak_found" and null.verdict.n_flagged == 0
+        assert null.details.null_check and null.details.null_check.ks_p > 0.01
     for direction in (1.2, -1.2):  # of M_general alone
         attack = table(names, scenario=scenario, effect=0.0, general_effect=direction, seed=2)
-        assert judged(attack)["verdict"]["reasons"][0] == "mismatch_general_alone"
+        assert judged(attack).verdict.reasons[0] == "mismatch_general_alone"
 
 
 @pytest.mark.parametrize(("row", "is_leak"), [(3, True), (N_MEMBERS + 3, False)])
@@ -147,9 +148,9 @@ def test_one_member_above_all_reference_controls_is_a_leak_and_one_control_is_no
     attack = table(names, scenario=2, effect=0.0)
     set_residual(attack, row, 50.0)
     judgement = judged(attack)
-    assert (judgement["verdict"]["state"] == "leak_found") is is_leak
-    assert judgement["names"]["decision"][row] == ("flagged" if is_leak else "not flagged")
-    assert judgement["names"]["p_value"][row] == 1 / (N_REFERENCE + 1)
+    assert (judgement.verdict.state == "leak_found") is is_leak
+    assert judgement.names["decision"][row] == ("flagged" if is_leak else "not flagged")
+    assert judgement.names["p_value"][row] == 1 / (N_REFERENCE + 1)
 
 
 def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
@@ -159,11 +160,11 @@ def test_where_no_leak_is_found_nobody_stands_out_anywhere() -> None:
     reference = np.sort(attack.scores["residual"][0][len(names) :])
     set_residual(attack, 3, (reference[-1] + reference[-2]) / 2)
     judgement = judged(attack)
-    assert 0.025 < judgement["names"]["q_value"][3] <= 0.05
-    assert judgement["verdict"]["state"] != "leak_found" and judgement["verdict"]["n_flagged"] == 0
-    assert set(judgement["names"]["decision"]) == {"not flagged"}
-    assert not any(judgement["names"]["is_undecided"])
-    assert sum(mention_bin["flagged"]["n_hits"] for mention_bin in judgement["mentions"]) == 0
+    assert 0.025 < judgement.names["q_value"][3] <= 0.05
+    assert judgement.verdict.state != "leak_found" and judgement.verdict.n_flagged == 0
+    assert set(judgement.names["decision"]) == {"not flagged"}
+    assert not any(judgement.names["is_undecided"])
+    assert sum(mention_bin.flagged.n_hits for mention_bin in judgement.mentions) == 0
 
 
 def test_a_name_does_not_stand_out_by_a_part_that_somebody_else_in_the_notes_has() -> None:
@@ -176,7 +177,7 @@ def test_a_name_does_not_stand_out_by_a_part_that_somebody_else_in_the_notes_has
         # The first name is a member's, and the last name is nobody's.
         attack.part_residual[attack.parts.of_name[hard, 0]] += 50.0
         attack.scores["residual"][0][:] = soft_minimum(*attack.parts.pairs(attack.part_residual))
-        flag = np.array(judged(attack)["names"]["decision"]) == "flagged"
+        flag = np.array(judged(attack).names["decision"]) == "flagged"
         assert flag[:N_MEMBERS].sum() > 0.9 * N_MEMBERS
         n_flagged[n_others_first] = int(flag[hard].sum())
     unaware, aware = n_flagged.values()
@@ -188,7 +189,7 @@ def test_names_of_one_part_are_ranked_among_controls_of_one_part() -> None:
     attack = table(listed(), scenario=2, effect=0.0)
     is_alone = np.arange(len(attack.n_pieces)) % 3 == 0
     attack.parts.of_name[is_alone, 0] = -1
-    stated, n = judged(attack)["names"]["p_value"], len(attack.listed)
+    stated, n = judged(attack).names["p_value"], len(attack.listed)
     for score, alone, p in zip(attack.listed_scores("residual"), is_alone, stated, strict=False):
         controls = attack.scores["residual"][0][n:][is_alone[n:] == alone]
         assert p == pytest.approx((1 + (controls >= score).sum()) / (1 + len(controls)))
@@ -198,19 +199,17 @@ def test_without_truth_the_q_values_alone_are_judged() -> None:
     names = make_candidates([(f"F{i}", f"L{i}") for i in range(20)])
     attack = table(names, scenario=1, effect=0.0)
     judgement = judged(attack)
-    assert (judgement["verdict"]["state"], judgement["verdict"]["auc"]) == (
-        "not_enough_evidence",
-        None,
-    )
-    assert (judgement["measures"]["strata"], judgement["curve"], judgement["mentions"]) == (
+    verdict = judgement.verdict
+    assert verdict.state == "not_enough_evidence" and verdict.to_json()["auc"] is None
+    assert (judgement.measures.strata, judgement.curve, judgement.mentions) == (
         {},
-        [],
-        [],
+        (),
+        (),
     )
-    assert judgement["details"] == {}
+    assert judgement.details == Details()
     for row in range(5):
         set_residual(attack, row, 50.0)
-    assert judged(attack)["verdict"]["state"] == "leak_found"
+    assert judged(attack).verdict.state == "leak_found"
 
 
 def test_the_curve_judges_prefixes_of_the_run() -> None:
@@ -222,20 +221,17 @@ def test_the_curve_judges_prefixes_of_the_run() -> None:
         replace(attack, prefix_scores=lambda n: (n_blocks.append(n), prefix_scores(n))[1])
     )
     assert n_blocks == [1, 2, 4, 5, 8, 10]
-    assert [point["n"] for point in judgement["curve"]] == [100, 200, 400, 500, 800, 950]
-    aucs = [point["strata"]["all"]["auc"]["mean_log_ratio"] for point in judgement["curve"]]
+    assert [point.n for point in judgement.curve] == [100, 200, 400, 500, 800, 950]
+    aucs = [point.strata["all"].auc["mean_log_ratio"] for point in judgement.curve]
     assert aucs == sorted(aucs) and aucs[0] < 0.75 < 0.95 < aucs[-1]
-    recalls = [
-        CurvePoint.model_validate(point).strata["all"].values("recall")
-        for point in judgement["curve"]
-    ]
+    recalls = [point.strata["all"].values("recall") for point in judgement.curve]
     assert recalls[0]["difference_above_zero"] < 0.9 < recalls[-1]["difference_above_zero"]
-    for kind, measured in judgement["measures"]["strata"].items():
-        (rule,) = judgement["curve"][-1]["strata"][kind]["rules"].values()
-        full_rule = measured["rules"]["difference_above_zero"]
-        assert rule == full_rule["confusion"] | {"f1": full_rule["f1"]}
+    for kind, measured in judgement.measures.strata.items():
+        (rule,) = judgement.curve[-1].strata[kind].rules.values()
+        full_rule = measured.rules["difference_above_zero"]
+        assert rule.four == full_rule.confusion.four and rule.f1 == full_rule.f1
     one_block = replace(attack, block_counts=np.array([30]))
-    assert [point["n"] for point in judged(one_block)["curve"]] == [30]
+    assert [point.n for point in judged(one_block).curve] == [30]
 
 
 # --- canaries ---
@@ -252,29 +248,36 @@ def test_measures_of_patients_are_those_of_a_list_without_canaries() -> None:
     rows = np.arange(80, 160)
     judgement = judged(attack)
     alone = judged(attack.select_names(rows))
-    assert json.dumps(judgement["measures"]) == json.dumps(alone["measures"])
+    assert judgement.measures.to_json() == alone.measures.to_json()
     # Planted names show what the attack sees; they change nothing that it says of patients.
     of_planted = ("positive_origin", "positive_controls", "most_exposed", "bound_dose", "reasons")
-    for name in judgement["verdict"].keys() - {*of_planted, "english", "japanese", "what_now"}:
-        assert judgement["verdict"][name] == alone["verdict"][name], name
-    assert (judgement["curve"], judgement["mentions"]) == (alone["curve"], alone["mentions"])
+    verdicts = [part.verdict.to_json() for part in (judgement, alone)]
+    for name in verdicts[0].keys() - {*of_planted, "english", "japanese", "what_now"}:
+        assert verdicts[0][name] == verdicts[1][name], name
+    assert write_json([judgement.curve, judgement.mentions]) == write_json(
+        [alone.curve, alone.mentions]
+    )
     for column in ("decision", "q_value", "threshold"):
-        assert judgement["names"][column][80:] == alone["names"][column]
-    assert set(judgement["details"]) - set(alone["details"]) == {"canaries"}
+        assert judgement.names[column][80:] == alone.names[column]
+    added = judgement.details.model_fields_set - alone.details.model_fields_set
+    assert added == {"canaries"}
 
 
 def test_the_ith_planted_name_pairs_with_the_ith_twin() -> None:
     names = canaries(3)
     attack = table(names, scenario=2, effect=0.0)
     attack.scores["residual"][0][:6] = [5.0, 1.0, 3.0, 2.0, 4.0, 0.0]
-    record = judged(attack)["details"]["canaries"]
-    columns = [[name[key] for name in record["names"]] for key in ("name_id", "twin_score", "p")]
+    record = judged(attack).details.canaries
+    assert record is not None
+    columns = [
+        [getattr(name, key) for name in record.names] for key in ("name_id", "twin_score", "p")
+    ]
     # Of four ranks: 5 is first, 1 is third (4 and 2 above it), 3 is second.
     assert columns == [[0, 1, 2], [2.0, 4.0, 0.0], [1 / 4, 3 / 4, 2 / 4]]
-    assert [name["bits"] for name in record["names"]] == pytest.approx([2, math.log2(4 / 3), 1])
-    measures = record["scores"]["residual"]["all"]
-    assert (measures["above_twin"]["n_hits"], measures["above_twin"]["n_total"]) == (2, 3)
-    assert record["is_paired"] and measures["above_twin_p"] == pytest.approx(0.5)
+    assert [name.bits for name in record.names] == pytest.approx([2, math.log2(4 / 3), 1])
+    measures = record.scores["residual"].whole
+    assert (measures.above_twin.n_hits, measures.above_twin.n_total) == (2, 3)
+    assert record.is_paired and measures.above_twin_p == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -289,16 +292,20 @@ def test_too_few_held_out_names_are_said_to_find_nobody(n_held_out: int, sentenc
     names = canaries(1, n_held_out=n_held_out)
     attack = table(names, scenario=2, effect=90.0)
     judgement = judged(attack)
-    record = judgement["details"]["canaries"]
-    assert sentence in record["english"] and bool(record["scores"]) == bool(n_held_out)
+    record = judgement.details.canaries
+    assert (
+        record is not None
+        and sentence in record.english
+        and bool(record.scores) == bool(n_held_out)
+    )
     # Of patients there is nothing to say.
     of_patients = (
-        judgement["measures"]["strata"],
-        judgement["curve"],
-        judgement["verdict"]["n_tested"],
+        judgement.measures.strata,
+        judgement.curve,
+        judgement.verdict.n_tested,
     )
-    assert of_patients == ({}, [], 0)
-    assert set(judgement["details"]) == {"canaries"}
+    assert of_patients == ({}, (), 0)
+    assert judgement.details.model_fields_set == {"canaries"}
 
 
 # --- a new score is one row of the table: everything that shows scores shows it ---

@@ -38,7 +38,8 @@ def link(
     owners: list[Any], log_h: Any, log_g: Any, n_drawn: list[int], *, names: Candidates = NAMES
 ) -> Any:
     shards = {"hospital": shard_of(log_h, n_drawn), "general": shard_of(log_g, n_drawn)}
-    return link_passages(passages_of(owners), candidates=names, **shards)
+    linking = link_passages(passages_of(owners), candidates=names, **shards)
+    return linking and linking.to_json()
 
 
 def test_owners_are_found_by_name_or_by_row_whatever_case_and_width() -> None:

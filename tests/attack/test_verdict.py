@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.attack.cohort import GroupTest
-from audit.attack.exposure import DoseRecord
+from audit.attack.measure_types import DoseLine
 from audit.attack.verdicts import (
     ListEvidence,
     give_verdict,
-    write_summary,
 )
 from audit.names.candidates import CONTROL_SOURCES
 from audit.stats import Estimate
@@ -27,9 +26,15 @@ LEAK, NOT_SHOWN, NONE = "leak_found", "membership_not_shown", "none_found"
 FEW, ILL = "not_enough_evidence", "ill_matched"
 NOBODY = "no_name_stands_out"
 GROUP, NAMES = "group_stands_out", "names_stand_out"
-SEEN = DoseRecord(dose=1, n_names=40, n_seen=30, p_group=0.0005, p_names=0.001, p=0.001)
-SEEN_OFTEN = replace(SEEN, dose=4)
-UNSEEN = replace(SEEN, n_seen=1, p_group=0.5, p_names=0.4, p=0.5)
+SEEN = DoseLine(dose=1, n_names=40, n_seen=30, p_group=0.0005, p_names=0.001, p=0.001)
+
+
+def changed(line: DoseLine, **changes: Any) -> DoseLine:
+    return line.model_copy(update=changes)
+
+
+SEEN_OFTEN = changed(SEEN, dose=4)
+UNSEEN = changed(SEEN, n_seen=1, p_group=0.5, p_names=0.4, p=0.5)
 APART = {"popularity": Estimate(0.8, 0.7, 0.9)}
 
 
@@ -97,7 +102,7 @@ def evidence(p_group: float = 0.5, **changes: Any) -> ListEvidence:
             NONE,
             ["positive_control_seen", NOBODY],
         ),
-        ({"positive_controls": {1: replace(SEEN, n_seen=0)}}, FEW, ["no_bound", NOBODY]),
+        ({"positive_controls": {1: changed(SEEN, n_seen=0)}}, FEW, ["no_bound", NOBODY]),
         ({"reliability": 0.49}, FEW, ["run_too_small", NOBODY]),
         ({"reliability": NAN}, FEW, ["run_too_small", NOBODY]),
         ({"has_evidence": False, "p_group": 0.001}, FEW, ["no_evidence"]),
@@ -114,14 +119,14 @@ def evidence(p_group: float = 0.5, **changes: Any) -> ListEvidence:
 )
 def test_state_and_reasons(changes: dict[str, Any], state: str, reasons: list[str]) -> None:
     verdict = give_verdict(evidence(**changes))
-    assert (verdict["state"], verdict["reasons"]) == (state, reasons)
-    counted = [verdict[name] for name in ("n_flagged", "n_worth_a_look", "n_undecided")]
+    assert (verdict.state, list(verdict.reasons)) == (state, reasons)
+    counted = [getattr(verdict, name) for name in ("n_flagged", "n_worth_a_look", "n_undecided")]
     assert counted == ([3, 9, 2] if state == LEAK else [0, 0, 0])
 
 
 def test_a_leak_needs_a_source_of_controls_that_shows_membership() -> None:
     states = {
-        source: give_verdict(evidence(p_group=0.001, control_source=source))["state"]
+        source: give_verdict(evidence(p_group=0.001, control_source=source)).state
         for source in CONTROL_SOURCES
     }
     assert states == {"held_out": LEAK, "own": LEAK, "invented": LEAK, "drawn": NOT_SHOWN}
@@ -129,11 +134,11 @@ def test_a_leak_needs_a_source_of_controls_that_shows_membership() -> None:
 
 def test_the_smallest_effect_grows_with_the_noise_of_the_evidence() -> None:
     smallest = [
-        give_verdict(evidence(reliability=share))["smallest_detectable_auc"]
+        give_verdict(evidence(reliability=share)).smallest_detectable_auc
         for share in (1.0, 0.5, 0.1)
     ]
     assert smallest[0] == pytest.approx(0.58) and smallest == sorted(smallest)
-    assert give_verdict(evidence(reliability=NAN))["smallest_detectable_auc"] is None
+    assert math.isnan(give_verdict(evidence(reliability=NAN)).smallest_detectable_auc)
 
 
 # --- words ---
@@ -162,51 +167,39 @@ def test_the_smallest_effect_grows_with_the_noise_of_the_evidence() -> None:
 )
 def test_the_sentence_has_the_numbers(changes: dict[str, Any], english: str, japanese: str) -> None:
     verdict = give_verdict(evidence(**changes))
-    assert verdict["english"].startswith(english)
-    assert japanese in verdict["japanese"]
+    assert verdict.english.startswith(english)
+    assert japanese in verdict.japanese
 
 
 def test_none_found_says_a_share_of_people_and_its_condition() -> None:
     verdict = give_verdict(evidence())
-    share = f"{100 * verdict['most_exposed']:.1f} %"
-    assert 0 < verdict["most_exposed"] < 0.2
-    for text in (verdict["english"], verdict["japanese"], in_short_of(verdict, "en")):
-        assert share in text
-    assert "if they leak like" in verdict["english"]
+    share = f"{100 * verdict.most_exposed:.1f} %"
+    assert 0 < verdict.most_exposed < 0.2
+    for text in (verdict.english, verdict.japanese, verdict.in_short("en")):
+        assert share in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "if they leak like" in verdict.english
 
 
 def test_the_bound_of_the_smallest_dose_that_has_one_is_shown() -> None:
-    rare = replace(SEEN, n_seen=10)
-    planted = {1: rare, 3: replace(SEEN, dose=3), 9: replace(SEEN, dose=9)}
+    rare = changed(SEEN, n_seen=10)
+    planted = {1: rare, 3: changed(SEEN, dose=3), 9: changed(SEEN, dose=9)}
     verdict = give_verdict(evidence(positive_controls=planted, dose=4))
-    assert verdict["state"] == NONE and verdict["bound_dose"] == 1
-    bounds = [record["most_exposed"] for record in verdict["positive_controls"]]
-    assert verdict["most_exposed"] == bounds[0] > bounds[1] == bounds[2]
+    assert verdict.state == NONE and verdict.bound_dose == 1
+    bounds = [record.most_exposed for record in verdict.positive_controls]
+    assert verdict.most_exposed == bounds[0] > bounds[1] == bounds[2]
     unseen = planted | {1: UNSEEN}
     verdict = give_verdict(evidence(positive_controls=unseen, dose=4))
-    assert (verdict["state"], verdict["bound_dose"]) == (NONE, 3)
+    assert (verdict.state, verdict.bound_dose) == (NONE, 3)
 
 
 @pytest.mark.parametrize("source", CONTROL_SOURCES)
 def test_the_rate_stands_beside_its_condition(source: Any) -> None:
     verdict = give_verdict(evidence(p_group=0.001, control_source=source))
     for language, rate in (("english", "at most 5 % of such lists"), ("japanese", "5 % 以下")):
-        assert (rate in verdict[language]) == (source != "drawn")
+        assert (rate in getattr(verdict, language)) == (source != "drawn")
     if source != "drawn":
-        condition = verdict["english"].rpartition("If the model leaked nothing and ")[2]
+        condition = verdict.english.rpartition("If the model leaked nothing and ")[2]
         assert condition.endswith("at most 5 % of such lists would be called a leak.")
-
-
-def in_short_of(verdict: dict[str, Any], language: str) -> str:
-    most_exposed = verdict["most_exposed"]
-    return write_summary(
-        verdict["state"],
-        reasons=verdict["reasons"],
-        n_flagged=verdict["n_flagged"],
-        n_tested=verdict["n_tested"],
-        language=language,
-        most_exposed=NAN if most_exposed is None else most_exposed,
-    )
 
 
 p_values = st.floats(0, 1) | st.just(NAN)
@@ -242,13 +235,13 @@ def test_no_verdict_says_safe_and_every_reason_has_words(
             n_bounded=n_bounded,
         )
     )
-    short = " ".join(in_short_of(verdict, language) for language in ("en", "ja"))
-    text = f"{verdict['english']} {verdict['japanese']} {verdict['what_now']} {short}"
+    short = " ".join(verdict.in_short(language) for language in ("en", "ja"))
+    text = f"{verdict.english} {verdict.japanese} {verdict.what_now} {short}"
     assert "safe" not in text.lower() and "安全" not in text and "nan" not in text.lower()
-    assert "{" not in verdict["english"] + verdict["japanese"] + short
-    assert all(verdict["what_now"].values())
+    assert "{" not in verdict.english + verdict.japanese + short
+    assert all(verdict.what_now.values())
     words = catalogue("en", "report")
-    assert verdict["reasons"] and all(f"reason_{code}" in words for code in verdict["reasons"])
-    json.dumps(verdict, allow_nan=False)
-    if verdict["state"] == NONE:
+    assert verdict.reasons and all(f"reason_{code}" in words for code in verdict.reasons)
+    json.dumps(verdict.to_json(), allow_nan=False)
+    if verdict.state == NONE:
         assert planted and source != "drawn" and reliability >= 0.5

@@ -15,7 +15,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from audit.attack import metrics
-from audit.attack.decisions import Confusion, to_json
+from audit.attack.measure_types import Confusion
 from audit.attack.metrics import measure_membership
 from audit.attack.question import GenerationSettings, PosteriorSettings
 from audit.cli import main
@@ -159,7 +159,7 @@ def fake_report(scenario: int, *, lift: float, digest: str) -> AuditReport:
         scenario=scenario,
     )
     measured = replace(measured, popularity=popularity)
-    measures = to_json(measure_membership(measured, seed=0))
+    measures = measure_membership(measured, seed=0).to_json()
     for stratum in measures["strata"].values():
         stratum["scores"] = {name: stratum["scores"][name] for name in SCORES[scenario]}
     columns: dict[str, list[Any]] = {
@@ -254,9 +254,9 @@ def test_published_figures_are_the_papers_and_follow_from_its_counts(name: str) 
         published_row = published.row(controls=row.controls, attack=row.attack, model=row.model)
         assert published_row is not None and published_row.f1 == row.f1
         if row.four:
-            counts = Confusion(*row.four)
+            counts = Confusion(**dict(zip(("tp", "fn", "fp", "tn"), row.four, strict=True)))
             measures = [
-                counts.f1,
+                counts.compute_f1(),
                 counts.accuracy.value,
                 counts.recall.value,
                 counts.precision.value,

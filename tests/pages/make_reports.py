@@ -113,8 +113,8 @@ def make_report(
         names, scores, scenario=scenario, n_reference=N_REFERENCE, counts=[50] * 20
     )
     judged = judge(attack, control_source=control_source, seed=0)
-    judged.pop("n_flagged_by_general")
-    judged["details"].pop("null_check", None)
+    details = judged.details.to_json()
+    details.pop("null_check", None)
     text = f"{scenario} {leak} {has_truth} {hospital} {at}" + general.removeprefix("general")
     return AuditReport.from_parts(
         digest=sha256(text.encode()).hexdigest(),
@@ -123,10 +123,15 @@ def make_report(
         models={"general": {"name": general}, "hospital": {"name": hospital}},
         candidates={"n_names": n, "n_reference": N_REFERENCE},
         fixed_score=FIXED_SCORE,
-        columns=list(judged["names"]),
+        columns=list(judged.names),
         notes=list(notes),
         made={"at": at},
-        **judged,
+        names=judged.names,
+        measures=judged.measures,
+        verdict=judged.verdict,
+        curve=judged.curve,
+        mentions=judged.mentions,
+        details=details,
     )
 
 

@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from audit.attack.measure_types import LINKED_BY, estimate
 from audit.attack.question import SIBLING_TERMS, sibling_terms
 from audit.errors import AuditError
 from audit.notes.passages import Passage
 from audit.report.audit_store import keep_inspection, read_inspection
 from audit.report.name_table import number
 from audit.report.report import (
-    LINKED_BY,
     SCHEMA,
     AuditReport,
     Inspection,
     KeptAudit,
     choose_audit,
-    estimate,
     find_best_passages,
     find_other_scenario,
     find_reference_audits,
