@@ -7,6 +7,7 @@
 # make docs   writes docs/commands.md and docs/models.md
 # make bundle writes into dist/ what a machine without internet installs from
 # make bench-gpu measures both attacks on a GPU, BERT-base in bfloat16, thousands of chains a batch
+# make lock   writes requirements.lock, which names every package with its hashes
 # make golden compares the answers of this tree with those of an earlier commit
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PORT ?= 8501
 WORKERS ?= 2
 
-.PHONY: run test test-long test-all check e2e slow docs bench-gpu golden bundle clean
+.PHONY: run test test-long test-all check e2e slow docs lock bench-gpu golden bundle clean
 
 run: $(VENV)/.runtime
 	@echo "Open http://127.0.0.1:$(PORT)"
@@ -35,6 +36,13 @@ e2e: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.commands_reference
 	$(BIN)/python -m benchmarks.models_reference
+
+lock: $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url \
+		--default-index https://pypi.org/simple --custom-compile-command "make lock" \
+		--python-version 3.11 --python-platform x86_64-unknown-linux-gnu \
+		--output-file requirements.lock requirements.txt
 
 bench-gpu: $(VENV)/.runtime
 	$(BIN)/python -m audit bench generation --device cuda --dtype bfloat16 --batch 4000 --steps 20
