@@ -30,6 +30,7 @@ ORDER = (
     {"backup"},
     {"retention"},
     {"bench"},
+    {"interface"},
     {"cli"},
     {"__main__", "pages"},
     {"app"},

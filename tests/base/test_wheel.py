@@ -198,6 +198,13 @@ def test_commands_run_in_an_empty_directory(installed, environment, empty, tmp_p
     words += [f"--passages={folder / 'passages.jsonl'}", f"--out={tmp_path / 'out'}"]
     summary = json.loads(call(installed, words, environment=environment, cwd=empty))
     assert summary["verdict"]
+    interface = (
+        "import sys, kart_audit; before = {*sys.modules}; kart_audit.score([2, 1], [1, 0]); "
+    )
+    loaded = "print('pandas' in before, 'audit' in sys.modules)"
+    python = [str(installed / "bin" / "python"), "-c", interface + loaded]
+    answer = subprocess.run(python, cwd=empty, env=environment, capture_output=True, check=True)
+    assert answer.stdout == b"False False\n"
 
 
 def call(installed: Path, words: list[str], *, environment: dict[str, str], cwd: Path) -> str:
