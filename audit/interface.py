@@ -9,10 +9,11 @@ is wrong, where, and what to do, and repeats no name and no text of a note.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -26,6 +27,8 @@ from audit.corpus.make import CorpusTask
 from audit.deid.find.taggers import DEFAULT, load_tagger
 from audit.deid.measure.score_report import SCORES, Source
 from audit.deid.measure.scoring import ScoreTask
+from audit.deid.measure.span_matching import COLUMNS
+from audit.deid.measure.span_metrics import MEASURES, LabelScore
 from audit.deid.redact.policy import ALL_OUT, find_policy
 from audit.deid.redact.release import PLACEHOLDER, Release, Replacement
 from audit.deid.sets.incoming_notes import keep_notes, keep_path
@@ -46,6 +49,7 @@ from audit.report import audit_store
 from audit.report.export import write_report
 from audit.report.report import AuditReport as Report
 from audit.run import AuditTask
+from audit.stats import Estimate
 from audit.task import Device, Task
 from cache.store import Store
 
@@ -218,10 +222,18 @@ def score(
     Name: value, dtype: float64
     """
     measures = measure_scores(scores, is_member, seed=seed, threshold=threshold)
-    ends = {"value": "", "low": "_low", "high": "_high"}
-    flat: dict[str, object] = {}
-    for name, value in measures.items():
-        flat |= {f"{name}_{fpr}": tpr for fpr, tpr in value.items()} if is_by_fpr(value) else {name: value}
+    ranking, counts = measures.ranking, measures.confusion
+    estimates: dict[str, Estimate] = {"auc": ranking.auc}
+    estimates |= {f"tpr_at_fpr_{fpr}": tpr for fpr, tpr in ranking.tpr_at_fpr.items()}
+    numbers = {name: getattr(ranking, name) for name in ("n_members", "n_controls", "n_not_scored")}
+    if counts is not None:
+        estimates |= {name: getattr(counts, name) for name in ("accuracy", "precision", "recall")}
+        numbers |= {"threshold": measures.threshold, "f1": counts.compute_f1()}
+        numbers |= dict(zip(("tp", "fn", "fp", "tn"), counts.four, strict=True))
+    rows = {name: (e.value, e.low, e.high) for name, e in estimates.items()}
+    rows |= {name: (number, math.nan, math.nan) for name, number in numbers.items()}
+    columns = ["value", "low", "high"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns, dtype=float)
 
 
 @dataclass(frozen=True)
@@ -351,7 +363,7 @@ def measure(
     )
     (score_id,) = _answer(task)
     rows = {
-        (criterion, label): _flatten(line.plain())
+        (criterion, label): _flatten(line)
         for criterion, measured in SCORES.get(score_id).summary.criteria.items()
         for label, line in measured.lines.items()
     }
@@ -470,11 +482,10 @@ def _keep_spans(notes: Notes, *, subject: str) -> Source:
     return Source(kind="given", ref=keep_notes(notes).digest)
 
 
-def _flatten(line: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(line: LabelScore) -> dict[str, float]:
     """Return counts first, then each measure with the ends of its interval."""
-    intervals = line["intervals"]
-    row = {name: value for name, value in line.items() if name.startswith("n_")}
-    for measure_name, interval in intervals.items():
-        row[measure_name] = line[measure_name]
-        row[f"{measure_name}_low"], row[f"{measure_name}_high"] = interval or (None, None)
+    row: dict[str, float] = {name: getattr(line, name) for name in COLUMNS}
+    for name in MEASURES:
+        estimate = line.estimate(name)
+        row |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
     return row

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from kart_audit.audit.interface import (
         AuditError,
         DeidentifiedText,
+        GenerationSettings,
+        PosteriorSettings,
         Report,
         Span,
         TaggedDocument,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AuditError",
     "DeidentifiedText",
+    "GenerationSettings",
+    "PosteriorSettings",
     "Report",
     "Span",
     "TaggedDocument",

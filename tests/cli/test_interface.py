@@ -76,7 +76,7 @@ def test_a_pair_is_audited_kept_drawn_and_written(home, tmp_path):
         "hospital": folder / "models" / "hospital-40",
         "passages": folder / "passages.jsonl",
         "scenario": 2,
-        "settings": {"n_inputs": 10, "n_chain_inputs": 0},
+        "posterior": interface.PosteriorSettings(n_inputs=10, n_chain_inputs=0),
     }
     report = interface.audit_pair(names=names, **question)
     assert len(report.table) == len(names)
@@ -88,4 +88,4 @@ def test_a_pair_is_audited_kept_drawn_and_written(home, tmp_path):
     assert sum(len(box.x) for box in figure.data) == len(names)
     written = {path.name for path in interface.save_report(report, out=tmp_path / "out")}
     assert {"names.csv", "measures.json", "report.json", "log_seal.txt"} <= written
-    assert access_log.entries()[-1].action == "exported"
+    assert access_log.entries()[0].action == "exported"
