@@ -22,7 +22,7 @@ from typing import Any
 
 from audit.deid.find.network.token_tagger import load_token_tagger
 from audit.deid.find.rules import RuleTagger
-from audit.deid.find.tagger import MODEL, TAGGER, Tags, drop_overlaps
+from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import TaggerFacts
 from audit.deid.find.taggers import JOIN_RULE, LANGUAGES, SHIPPED, combine_spans, combined_digest
 from audit.deid.learn.tagger_task import TaggerSettings, TaggerTask
@@ -30,7 +30,7 @@ from audit.deid.learn.training import Material, pair_documents, train_tagger
 from audit.deid.measure.score_report import ScoreCounts, score_pairs, score_summary
 from audit.deid.measure.span_matching import OPTIMAL
 from audit.notes.formats import format_jsonl_line, write_jsonl
-from audit.notes.spans import Span, TaggedDocument, build_document
+from audit.notes.spans import Span, TaggedDocument, Tags, build_document, drop_overlaps
 from audit.rng import generator
 from audit.stats import N_REPLICATES
 from benchmarks.synthetic import in_turn

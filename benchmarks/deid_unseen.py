@@ -15,12 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from audit.deid.find.tagger import Tagger, Tags, tag_and_check
+from audit.deid.find.tagger import Tagger, tag_and_check
 from audit.deid.find.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
 from audit.deid.measure.score_report import SAME, ScoreCounts, SpanCase, score_pairs
 from audit.deid.measure.span_matching import ANY
 from audit.deid.measure.span_metrics import LabelScore, Pair, measure_counts
-from audit.notes.spans import TYPES, TaggedDocument, merge_spans
+from audit.notes.spans import TYPES, TaggedDocument, Tags, merge_spans
 from benchmarks.default_tagger import shown_measures
 from tests.deid.unseen_notes import KINDS, PROXIES, read_marked_notes
 

@@ -205,13 +205,6 @@ def given_names(sex: str, time: str) -> NameTable:
     return NameTable(dict.fromkeys(parts.values(), 1.0))
 
 
-def iterate_given_names() -> Iterator[tuple[str, NamePart]]:
-    """Yield every listed given name with its sex; a name of several periods is yielded for each."""
-    for sex in "MF":
-        for period in ("old", "middle", "young"):
-            yield from ((sex, part) for part in given_names(sex, period).names)
-
-
 @functools.cache
 def _english_names(kind: str) -> NameTable:
     from faker.providers.person.en_US import Provider

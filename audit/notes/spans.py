@@ -50,6 +50,10 @@ class Span:
         return max(0, min(self.end, span.end) - max(self.start, span.start))
 
 
+Tags = tuple[Span, ...]
+"""Spans of one text: inside it, sorted, none sharing a character with another."""
+
+
 @dataclass(frozen=True)
 class TaggedDocument:
     """A note and its spans, which are sorted and unique, and may overlap.
@@ -117,6 +121,18 @@ def merge_spans(spans: Iterable[Span]) -> tuple[tuple[int, int], ...]:
         else:
             stretches.append((span.start, span.end))
     return tuple(stretches)
+
+
+def drop_overlaps(spans: Iterable[Span], *, prior_spans: Iterable[Span] = ()) -> Tags:
+    """Return the spans, sorted, that share no character with a prior or an earlier span."""
+    chosen = list(prior_spans)
+    taken_places = {place for span in chosen for place in range(span.start, span.end)}
+    for span in spans:
+        places = range(span.start, span.end)
+        if taken_places.isdisjoint(places):
+            taken_places.update(places)
+            chosen.append(span)
+    return tuple(sorted(chosen))
 
 
 IDENTIFIER = "identifier"

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from audit.deid.find.copies import CopyReading, Piece, read_pieces
-from audit.deid.find.tagger import cut_windows
+from audit.deid.find.windows import cut_windows
 from audit.deid.measure.score_report import SCORES, Source, SpanCase, read_cases
 from audit.deid.measure.scoring import ScoreTask
 from audit.deid.sets.incoming_notes import keep_notes

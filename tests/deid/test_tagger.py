@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.deid.find.tagger import Tags, Window, cut_windows, join_windows, tag_and_check
+from audit.deid.find.tagger import tag_and_check
 from audit.deid.find.taggers import CombinedTagger, combine_spans
-from audit.notes.spans import Span, merge_spans
+from audit.deid.find.windows import Window, cut_windows, join_windows
+from audit.notes.spans import Span, Tags, merge_spans
 
 SIZES = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n // 2)))
 TEXT = "氏名：山田 太郎、番号 1234 です"

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from audit.deid.find import taggers
 from audit.deid.find.copies import CopyReading, Piece, ShareListener, read_pieces
-from audit.deid.find.tagger import Tags, Window, drop_overlaps, tag_and_check
+from audit.deid.find.tagger import tag_and_check
 from audit.deid.find.taggers import BackedTagger, find_tagger, load_tagger, unite_spans
+from audit.deid.find.windows import Window
 from audit.deid.redact.release import Release
 from audit.deid.sets.tagged_sets import tag_text
 from audit.deid.sets.tagging import tag_notes
@@ -24,7 +25,7 @@ from audit.errors import AuditError
 from audit.notes.folding import fold_text
 from audit.notes.read import open_notes
 from audit.notes.sentences import find_sentences
-from audit.notes.spans import TYPES, Span, TaggedDocument, merge_spans
+from audit.notes.spans import TYPES, Span, TaggedDocument, Tags, drop_overlaps, merge_spans
 from audit.progress import StopQuestion
 
 NOTES = (

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from audit.deid.find.tagger import Tags, tag_and_check
+from audit.deid.find.tagger import tag_and_check
 from audit.deid.find.taggers import DEFAULT, load_tagger
 from audit.deid.redact.policy import SAFE_HARBOR
-from audit.notes.spans import build_document
+from audit.notes.spans import Tags, build_document
 
 FILE = Path(__file__).with_name("values.jsonl")
 _TITLE = re.compile(r"^(?:(?:Dr|Mr|Mrs|Ms)\. |late )|(?:先生|医師)$")

@@ -20,12 +20,13 @@ from typing import Any
 
 from audit.deid.find.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.find.network.decode import group_rows
-from audit.deid.find.tagger import MODEL, TAGGER, Tags, Window, cut_windows
+from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import GROWTH, GenerativeFacts
+from audit.deid.find.windows import Window, cut_windows
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import locate_errors, refuse_without_memory
 from audit.notes.folding import fold_text
-from audit.notes.spans import TaggedDocument
+from audit.notes.spans import TaggedDocument, Tags
 from audit.progress import StopQuestion
 from audit.shelf import digest_json, fingerprint
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 from pydantic import ConfigDict, Field
 
 from audit.deid.find.borders import extend_to_words
-from audit.deid.find.tagger import Tags, Window, join_windows
+from audit.deid.find.windows import Window, join_windows
 from audit.errors import AuditError, Message
 from audit.notes.folding import FoldedText, fold_text
 from audit.notes.formats import (
@@ -35,7 +35,7 @@ from audit.notes.formats import (
     scan_tags,
 )
 from audit.notes.sentences import find_sentences
-from audit.notes.spans import Span, TaggedDocument, merge_spans
+from audit.notes.spans import Span, TaggedDocument, Tags, merge_spans
 from audit.progress import StopQuestion
 from audit.shelf import create_file
 from audit.stats import Rate

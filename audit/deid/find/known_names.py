@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from audit.deid.find.borders import extend_to_words
-from audit.deid.find.tagger import Tags
 from audit.names.matching import fold
 from audit.names.pools import english_names
 from audit.notes.folding import fold_text
@@ -24,7 +23,7 @@ from audit.notes.mention_words import (
 from audit.notes.mentions_ja import split_japanese_name
 from audit.notes.patterns import HIRA, KATA, fold_characters, read_pattern_table
 from audit.notes.placeholders import Placeholder, find_placeholders
-from audit.notes.spans import FIVE_TYPES, IDENTIFIER, QUASI_IDENTIFIER, RISK_ORDER, Span
+from audit.notes.spans import FIVE_TYPES, IDENTIFIER, QUASI_IDENTIFIER, RISK_ORDER, Span, Tags
 from audit.patients.finder import (
     FULL,
     IN_KANA,

@@ -16,12 +16,12 @@ from typing import Any
 
 from audit.deid.find.borders import tag_whole_words
 from audit.deid.find.rules import is_full_name
-from audit.deid.find.tagger import Tags, cut_windows, drop_overlaps, join_windows
+from audit.deid.find.windows import cut_windows, join_windows
 from audit.errors import AuditError
 from audit.notes.language import language_of
 from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
 from audit.notes.patterns import CAPITAL, SHARED_PARTS, SMALL
-from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span, Tags, drop_overlaps
 from audit.shelf import digest_json
 from audit.text import word_lists
 

@@ -15,8 +15,7 @@ from itertools import dropwhile, takewhile
 from typing import NamedTuple
 
 from audit.deid.find.borders import tag_whole_words
-from audit.deid.find.network.word_lists import japanese_names
-from audit.deid.find.tagger import Tags, drop_overlaps
+from audit.names.japanese_names import list_japanese_names
 from audit.names.people import insurer_check_digit, my_number_check_digit
 from audit.names.pools import english_names
 from audit.notes.mention_words import (
@@ -28,7 +27,7 @@ from audit.notes.mention_words import (
 )
 from audit.notes.mentions import find_mentions
 from audit.notes.patterns import HIRA, KATA, compile_pattern, fold_characters, read_pattern_table
-from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span
+from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span, Tags, drop_overlaps
 from audit.text import is_unspaced
 
 SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
@@ -358,7 +357,7 @@ def _is_titled(name: str, title: str) -> bool:
     ):
         return False
     given_name = name.partition(" ")[2]
-    is_listed = given_name in japanese_names().given_names or any(
+    is_listed = given_name in list_japanese_names().given_names or any(
         joined_name[:n] in JAPANESE_SURNAMES for n in (1, 2, 3) if n <= len(joined_name)
     )
     if title in ("さん", "さま", "ちゃん", "くん", "先生"):

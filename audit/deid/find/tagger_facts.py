@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from audit.deid.find.network.decode import TagScheme
 from audit.deid.find.tagger import TaggerFile, unreadable
 from audit.shelf import fingerprint
-from audit.task import Record
 
 MAX_LABELS = 127
 """Tags are numbered in a byte."""
-
-
-class Shape(Record):
-    """The shape of the small network of words, which is trained from scratch."""
-
-    width: int = Field(default=128, ge=1, le=4096)
-    """Numbers per token between two layers."""
-    dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(1, 2, 4, 8, 16), min_length=1, max_length=64
-    )
-    """The distance of the neighbours in each layer; a token sees as far as their sum."""
 
 
 class TaggerFacts(TaggerFile):

@@ -37,14 +37,13 @@ from audit.deid.find.tagger import (
     TAGGER,
     TAGGER_VERSION,
     Tagger,
-    Tags,
     is_light,
     tag_and_check,
 )
 from audit.deid.find.tagger_facts import GenerativeFacts, TaggerFacts
 from audit.errors import AuditError
 from audit.foreign import open_regular
-from audit.notes.spans import Span, TaggedDocument
+from audit.notes.spans import Span, TaggedDocument, Tags
 from audit.progress import StopQuestion
 from audit.shelf import Shelf
 from audit.stats import Estimate

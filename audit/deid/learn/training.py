@@ -48,9 +48,10 @@ from audit.deid.find.network.token_model import (
 from audit.deid.find.network.token_tagger import TokenTagger, load_model, load_token_tagger
 from audit.deid.find.network.word_features import LISTED, Words
 from audit.deid.find.network.word_lists import make_words_reader
+from audit.deid.find.network.wordnet import Shape
 from audit.deid.find.rules import RuleTagger
-from audit.deid.find.tagger import MODEL, TAGGER, Tagger, Tags, tag_and_check
-from audit.deid.find.tagger_facts import Shape, TaggerFacts, file_digests
+from audit.deid.find.tagger import MODEL, TAGGER, Tagger, tag_and_check
+from audit.deid.find.tagger_facts import TaggerFacts, file_digests
 from audit.deid.find.taggers import DEFAULT, CombinedTagger, network_folder
 from audit.deid.learn.tagger_task import WHERE, TaggerSettings
 from audit.deid.measure.score_report import HEADLINE_CRITERION, ScoreCounts, score_pairs
@@ -67,6 +68,7 @@ from audit.notes.spans import (
     TYPES,
     LabelMap,
     TaggedDocument,
+    Tags,
     make_type_error,
     relabel_document,
 )

@@ -35,8 +35,9 @@ from audit.deid.find.causal_model import (
     make_frame,
     model_files,
 )
-from audit.deid.find.tagger import MODEL, TAGGER, Window
+from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import GenerativeFacts
+from audit.deid.find.windows import Window
 from audit.deid.learn.tagger_task import Lora, TuningSettings
 from audit.deid.learn.training import read_material
 from audit.errors import AuditError

@@ -270,7 +270,7 @@ def _is_titled(mark: Mark) -> bool:
 
 @cache
 def _list_japanese_given_names() -> frozenset[str]:
-    from audit.names.people import iterate_given_names
+    from audit.names.japanese_names import iterate_given_names
 
     return frozenset(part.native for _, part in iterate_given_names() if len(part.native) > 1)
 

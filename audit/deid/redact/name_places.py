@@ -14,12 +14,12 @@ from threading import Lock
 from typing import Final
 
 from audit.deid.find.known_names import add_known_names, read_certain_names
-from audit.deid.find.tagger import Tagger, Tags, tag_and_check
+from audit.deid.find.tagger import Tagger, tag_and_check
 from audit.deid.find.taggers import DEFAULT, load_tagger
 from audit.deid.redact.kinds import Kind, kind_of
 from audit.names.candidates import Candidates
 from audit.names.matching import PartIndex
-from audit.notes.spans import IDENTIFIER, Span, merge_spans
+from audit.notes.spans import IDENTIFIER, Span, Tags, merge_spans
 
 Stretch = tuple[int, int]
 """Start and end of characters of a text."""

@@ -529,7 +529,8 @@ def _is_listed(surname: str, given_name: str) -> bool:
 @cache
 def _collect_listed_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return the Japanese surnames and the given names of the lists."""
-    from audit.names.people import iterate_given_names, surnames
+    from audit.names.japanese_names import iterate_given_names
+    from audit.names.people import surnames
 
     return (
         frozenset(part.native for part in surnames().names),
@@ -540,7 +541,8 @@ def _collect_listed_names() -> tuple[frozenset[str], frozenset[str]]:
 @cache
 def _collect_readings() -> Mapping[str, frozenset[str]]:
     """Return the keys of the readings, in kana and in Latin letters, of each listed part in Han."""
-    from audit.names.people import iterate_given_names, surnames
+    from audit.names.japanese_names import iterate_given_names
+    from audit.names.people import surnames
 
     readings: dict[str, set[str]] = defaultdict(set)
     for part in chain(surnames().names, (part for _, part in iterate_given_names())):

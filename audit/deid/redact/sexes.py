@@ -113,7 +113,7 @@ def sex_of_given_name(name: str) -> str:
 def _collect_sexes() -> Mapping[str, str]:
     from faker.providers.person.en_US import Provider
 
-    from audit.names.people import iterate_given_names
+    from audit.names.japanese_names import iterate_given_names
 
     sexes_of_names: dict[str, set[str]] = defaultdict(set)
     for sex, names in (("M", Provider.first_names_male), ("F", Provider.first_names_female)):

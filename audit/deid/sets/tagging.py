@@ -29,7 +29,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.find.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_of
 from audit.deid.find.known_names import add_known_names, read_certain_names
-from audit.deid.find.tagger import Tagger, Tags, check_tags, is_light, tag_and_check
+from audit.deid.find.tagger import Tagger, check_tags, is_light, tag_and_check
 from audit.deid.find.taggers import add_fallback
 from audit.deid.redact.kinds import KINDS, Kind
 from audit.deid.redact.persons import Names, PatientNames, read_names
@@ -43,7 +43,7 @@ from audit.home import salted_digest
 from audit.notes.fhir import Groups
 from audit.notes.formats import format_jsonl_line
 from audit.notes.read import Note, NoteSource
-from audit.notes.spans import Span, TaggedDocument, order_labels
+from audit.notes.spans import Span, TaggedDocument, Tags, order_labels
 from audit.patients.finder import merge_packs
 from audit.patients.register import PatientRegister, pack_people
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion

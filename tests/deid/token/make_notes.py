@@ -10,7 +10,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import PreTrainedTokenizerFast
 
 from audit.deid.find.network.decode import TokenizerReader
-from audit.deid.find.tagger_facts import Shape, TaggerFacts
+from audit.deid.find.network.wordnet import Shape
+from audit.deid.find.tagger_facts import TaggerFacts
 from audit.deid.learn.tagger_task import TaggerSettings, TaggerTask
 from audit.deid.learn.training import train_tagger
 from audit.notes.formats import write_jsonl

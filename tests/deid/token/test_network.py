@@ -22,8 +22,9 @@ from audit.deid.find.network.decode import END, cut_rows, find_placed_tokens, sc
 from audit.deid.find.network.token_model import new_model, save_model_folder
 from audit.deid.find.network.token_tagger import load_model, load_token_tagger
 from audit.deid.find.network.word_lists import make_words_reader
+from audit.deid.find.network.wordnet import Shape
 from audit.deid.find.tagger import tag_and_check
-from audit.deid.find.tagger_facts import Shape, TaggerFacts
+from audit.deid.find.tagger_facts import TaggerFacts
 from audit.deid.learn.tagger_task import TaggerSettings
 from audit.deid.learn.training import (
     Material,

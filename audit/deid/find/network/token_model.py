@@ -31,11 +31,11 @@ from audit.deid.find.network.wordnet import (
     TABLES,
     WEIGHTS,
     WORD_NET,
+    Shape,
     not_finite,
     read_json,
     read_network,
 )
-from audit.deid.find.tagger_facts import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_errors, refuse_without_memory
 from audit.models.architectures import refuse_code_keys

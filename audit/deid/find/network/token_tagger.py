@@ -10,10 +10,11 @@ from typing import Any
 from audit.deid.find.borders import tag_whole_words
 from audit.deid.find.network.decode import Scorer, decode_spans, score_notes
 from audit.deid.find.network.wordnet import LISTS, WordScorer, load_scorer
-from audit.deid.find.tagger import MODEL, Tags
+from audit.deid.find.tagger import MODEL
 from audit.deid.find.tagger_facts import TaggerFacts, file_digests
 from audit.errors import AuditError
 from audit.models.model_folder import open_folder
+from audit.notes.spans import Tags
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,15 +12,13 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 from unicodedata import normalize
 
 from audit.deid.find.network.word_features import JAPANESE_LISTS, LATIN_LISTS, Words
-from audit.names.people import iterate_given_names, surnames
+from audit.names.japanese_names import list_japanese_names
 from audit.notes.mention_words import (
     GENERIC,
     JAPANESE_NO_NAMES,
-    JAPANESE_SURNAMES,
     NO_NAMES,
     WORDS,
 )
@@ -32,7 +30,7 @@ def make_words_reader() -> Words:
     """Return a reader with the lists of this installation."""
     our_lists = _read_our_lists()
     first_names, last_names = (set(_list_names(kind)) for kind in ("first_name", "last_name"))
-    names = japanese_names()
+    names = list_japanese_names()
     places = set(_list_places())
     latin = (
         first_names,
@@ -56,25 +54,6 @@ def make_words_reader() -> Words:
         for name, words in zip(JAPANESE_LISTS, japanese, strict=True)
     }
     return Words(lists)
-
-
-class JapaneseNames(NamedTuple):
-    """Names in Japanese writing."""
-
-    given_names: frozenset[str]
-    surnames: frozenset[str]
-
-
-@cache
-def japanese_names() -> JapaneseNames:
-    """Return the listed given names and surnames of people in Japan."""
-    our_lists = _read_our_lists()
-    listed_given_names = {part.native for _, part in iterate_given_names()}
-    listed_surnames = {part.native for part in surnames().names}
-    return JapaneseNames(
-        our_lists["japanese_given_names"] | listed_given_names,
-        our_lists["japanese_surnames"] | listed_surnames | JAPANESE_SURNAMES,
-    )
 
 
 @cache

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from safetensors.numpy import load
 from threadpoolctl import ThreadpoolController
 
@@ -27,10 +28,10 @@ from audit.deid.find.network.word_features import (
     Words,
     words_from_json,
 )
-from audit.deid.find.tagger_facts import Shape
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_errors, refuse_without_memory
 from audit.models.model_folder import ModelFolder, parse_json
+from audit.task import Record
 
 LISTS, CONFIG, WEIGHTS = "lists.json", "config.json", "model.safetensors"
 WORD_NET = "word_net"
@@ -51,6 +52,17 @@ _MAX_WEIGHT = 1e4
 _ALONE = threading.Lock()
 """The number of cores for matrix products is a setting of the whole process."""
 Numbers = NDArray[np.float32]
+
+
+class Shape(Record):
+    """The shape of the small network of words, which is trained from scratch."""
+
+    width: int = Field(default=128, ge=1, le=4096)
+    """Numbers per token between two layers."""
+    dilations: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(1, 2, 4, 8, 16), min_length=1, max_length=64
+    )
+    """The distance of the neighbours in each layer; a token sees as far as their sum."""
 
 
 def list_shapes(shape: Shape, *, n_tags: int) -> dict[str, tuple[int, ...]]:
