@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from audit.errors import AuditError, Message
 from audit.progress import ProgressListener, StopQuestion
@@ -28,6 +29,8 @@ _WORDS = {
     "less_than": "must be less than {lt}.",
     "literal_error": "must be {expected}.",
     "finite_number": "must be a finite number.",
+    "int_parsing": "must be a whole number.",
+    "float_parsing": "must be a number.",
 }
 
 
@@ -183,17 +186,21 @@ def canonical_json(value: Any) -> bytes:
 
 
 def refusal(
-    error: ValidationError, *, where: str = "", record_type: type[BaseModel] | None = None
+    error: ValidationError,
+    *,
+    where: str = "",
+    record_type: type[BaseModel] | None = None,
+    field_info: FieldInfo | None = None,
 ) -> AuditError:
     """Return an error that says what is wrong with the first refused field, without its value.
 
     The field is called by its title, if it has one. For a whole number with two bounds the error
-    states both.
+    states both. `field_info` describes a value that is no field of a record.
     """
     first = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in first["loc"])
-    field_info = record_type.model_fields.get(field) if record_type else None
-    field = field_info.title or field if field_info else field
+    if record_type and (field_info := record_type.model_fields.get(field)):
+        field = field_info.title or field
     message = first["msg"].lower()
     words = _WORDS.get(first["type"], "cannot be taken: {message}.")
     place: str = where or field

@@ -1,84 +1,63 @@
-"""Writes docs/commands.md: every command with its options, out of the parser itself.
+"""Writes docs/commands.md: every command with its options, out of the command line itself.
 
 python -m benchmarks.commands_reference     (make docs)
 """
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentParser, _HelpAction, _SubParsersAction
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
-from audit.cli import make_parser
+from audit.cli.command_line import PROGRAM, list_commands
+from audit.cli.commands import Command, Option
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "commands.md"
-_HEAD = """# Commands
+_HEAD = f"""# Commands
 
 Written by `make docs` out of the command line itself. Every command takes `--help`, and `--json`,
-which prints one JSON object on stdout. What is not given has the default of the page's form.
+which prints one JSON object on stdout. `{PROGRAM} --version` says which version this is. The last
+column is what counts where an option is left out: *needed* means that it must be given, *none* that
+there is no value, and *off* is a switch that was not given.
 """
-_EVERYWHERE = ("--json",)
 
 
 def reference() -> str:
     """Return the text of docs/commands.md."""
-    return "\n".join(
-        [
-            _HEAD,
-            *(_section(*command_and_title) for command_and_title in _list_commands(make_parser())),
-        ]
-    )
+    return "\n".join([_HEAD, *map(_section, commands())])
+
+
+def commands() -> Iterator[Command]:
+    """Yield the commands in the order of their help."""
+    for module, name, _ in list_commands():
+        yield getattr(import_module(module), name)
 
 
 def options() -> dict[str, set[str]]:
     """Return for each command ("corpus build") the options that it takes."""
     return {
-        command.prog.removeprefix("python -m audit "): set(command._option_string_actions)
-        for command, _ in _list_commands(make_parser())
+        command.__name__.replace("_", " "): {option.flag for option in command.options}
+        | {"--json", "--help"}
+        for command in commands()
     }
 
 
-def _list_commands(top_parser: ArgumentParser) -> Iterator[tuple[ArgumentParser, str]]:
-    """Yield each command's parser and what it does."""
-    for action in top_parser._actions:
-        if isinstance(action, _SubParsersAction):
-            about = {choice.dest: choice.help or "" for choice in action._choices_actions}
-            for name, command in action.choices.items():
-                if any(
-                    isinstance(sub_action, _SubParsersAction) for sub_action in command._actions
-                ):
-                    yield from _list_commands(command)
-                else:
-                    yield command, about[name]
+def _section(command: Command) -> str:
+    rows = {option.dest: _row(option) for option in reversed(command.options)}
+    lines = ["| option | | without it |", "|---|---|---|", *reversed(rows.values()), ""]
+    about = (command.__doc__ or "").strip()
+    title = f"## `{PROGRAM} {command.__name__.replace('_', ' ')}`"
+    return "\n".join([title, "", about, "", *(lines if rows else ())])
 
 
-def _section(command: ArgumentParser, about: str) -> str:
-    rows = [_row(action) for action in command._actions if not _is_everywhere(action)]
-    table = "| option | |\n|---|---|\n" + "\n".join(rows) + "\n" if rows else ""
-    return f"## `{command.prog}`\n\n{about}\n\n{table}"
-
-
-def _is_everywhere(action: Action) -> bool:
-    return isinstance(action, _HelpAction) or action.option_strings == list(_EVERYWHERE)
-
-
-def _row(action: Action) -> str:
-    names = ", ".join(action.option_strings) or action.dest.upper()
-    if action.nargs != 0 and action.option_strings:
-        names += f" {_value(action)}"
-    needed = " (needed)" if action.required and action.option_strings else ""
-    return f"| `{names}` | {_cell(action.help or '')}{needed} |"
-
-
-def _value(action: Action) -> str:
-    if action.choices:
-        return " / ".join(str(choice).replace("_", "-") for choice in action.choices)
-    metavar = action.metavar or action.dest.upper()
-    return metavar if isinstance(metavar, str) else " ".join(metavar)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("%%", "%")
+def _row(option: Option) -> str:
+    flag = option.flag if option.flag.startswith("--") else option.flag.upper()
+    if flag == option.flag and not option.is_switch:
+        flag += f" {option.metavar}"
+    default = "*needed*" if option.is_required else option.shown_default
+    cells = (f"`{flag}`", option.field.description or "", default)
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 if __name__ == "__main__":

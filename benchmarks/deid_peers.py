@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from audit.cli import call_command, parse_options
+from audit.cli.command_line import call_command
 from audit.deid.find.taggers import list_taggers
 from audit.deid.measure.score_report import SHARES
 from audit.home import HOME_VARIABLE
@@ -55,7 +55,7 @@ def main() -> None:
             words = ["deid", "compare", "--gold", str(gold)]
             for tagger in taggers:
                 words += ["--tagger", tagger]
-            scores[name] = call_command(parse_options(words))
+            scores[name] = call_command(words)
             _print_scores(name, scores[name])
     if options.json:
         options.json.write_text(json.dumps(scores, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,7 @@ from audit.names.candidates import Candidates, ControlSource
 from audit.names.pools import pool_for
 from audit.notes.passages import Passage, Passages
 from audit.shelf import digest_json
-from audit.task import Device, Record
+from audit.task import MAX_SEED, Device, Record
 
 VERSIONS = {"generation": 4, "posterior": 3, "chain": 3}
 """Version of the code that makes each kind of evidence; raised whenever a change moves a number.
@@ -47,9 +47,9 @@ DEFAULT_PROMPT = f"service :{_MASKS} is a [MASK] year old"
 JAPANESE_PROMPT = "診療科は" + "[MASK]" * 10 + "は[MASK]歳の"
 
 
-def _integer_field(label: str, default: int, *, low: int, high: int) -> Any:
-    """Return a field of whole numbers; `label` is its name in messages."""
-    return Field(default, ge=low, le=high, title=label)
+def _integer_field(label: str, default: int, *, low: int, high: int, about: str) -> Any:
+    """Return a field of whole numbers; `label` is its name in messages, `about` its help."""
+    return Field(default, ge=low, le=high, title=label, description=about)
 
 
 class GenerationSettings(Record):
@@ -57,17 +57,47 @@ class GenerationSettings(Record):
 
     flags: ClassVar = {"is_remasked": "--keep-sampled"}
 
-    # Documents to generate with each model.
-    n_documents: int = _integer_field("documents", 10_000, low=1, high=10_000_000)
-    # T = 500, L = 32 (special tokens included), k = 100, alpha = 1.0.
-    n_steps: int = _integer_field("steps", 500, low=1, high=50_000)
-    n_tokens: int = _integer_field("tokens", 32, low=3, high=512)
-    top_k: int = _integer_field("top k", 100, low=1, high=1_000_000)
-    temperature: float = Field(default=1.0, gt=0)
-    # x(0) without special tokens; its first run of [MASK] is where a name is expected.
-    prompt: str = DEFAULT_PROMPT
-    # Whether the sampled position is set back to [MASK] before the forward pass.
-    is_remasked: bool = True
+    n_documents: int = _integer_field(
+        "documents",
+        10_000,
+        low=1,
+        high=10_000_000,
+        about="scenario 1: documents to generate with each model; more make the errors smaller",
+    )
+    n_steps: int = _integer_field(
+        "steps",
+        500,
+        low=1,
+        high=50_000,
+        about="scenario 1: at each step one masked word of a document is drawn again",
+    )
+    n_tokens: int = _integer_field(
+        "tokens",
+        32,
+        low=3,
+        high=512,
+        about="scenario 1: length of a document, special tokens included",
+    )
+    top_k: int = _integer_field(
+        "top k",
+        100,
+        low=1,
+        high=1_000_000,
+        about="scenario 1: number of the most probable words of which one is drawn",
+    )
+    temperature: float = Field(
+        default=1.0, gt=0, description="scenario 1: lower values favour probable words"
+    )
+    prompt: str = Field(
+        default=DEFAULT_PROMPT,
+        description="scenario 1: the text to begin with, without special tokens; a name is "
+        "expected at its first run of [MASK]",
+    )
+    is_remasked: bool = Field(
+        default=True,
+        description="scenario 1: let the model see the word that is drawn again; else it is "
+        "masked before, as in the paper",
+    )
 
     @field_validator("prompt")
     @classmethod
@@ -87,27 +117,60 @@ class PosteriorSettings(Record):
 
     flags: ClassVar = {"is_dropout_on": "--no-dropout", "is_sequential": "--until-settled"}
 
-    # Passages drawn with replacement; the upper limit if `is_sequential`.
-    n_inputs: int = _integer_field("inputs", 10_000, low=1, high=10_000_000)
-    # The same for `chain`, which costs a forward pass for every distinct part of a name; 0: none.
-    n_chain_inputs: int = _integer_field("chain inputs", 200, low=0, high=1_000_000)
-    # Rows of forward passes that `chain` may take with each model; where a list asks for more it
-    # runs on fewer inputs, or not at all.
-    max_chain_rows: int = _integer_field("max chain rows", 100_000, low=0, high=1_000_000_000)
-    is_dropout_on: bool = True  # Training mode (the paper's) or evaluation mode.
-    # Whether to end as soon as no name's decision can change any more
-    # (`judgement.find_settled_names`).
-    is_sequential: bool = False
-    # Rows of a forward pass; dropout masks depend on it, so another value is another question.
-    micro_batch: int = _integer_field("micro-batch", 32, low=1, high=65_536)
-    # Longest input, or what the models can hold if that is less.
-    max_tokens: int = _integer_field("max tokens", 512, low=12, high=4096)
+    n_inputs: int = _integer_field(
+        "inputs",
+        10_000,
+        low=1,
+        high=10_000_000,
+        about="scenario 2: passages drawn with replacement; the upper limit with --until-settled",
+    )
+    n_chain_inputs: int = _integer_field(
+        "chain inputs",
+        200,
+        low=0,
+        high=1_000_000,
+        about="scenario 2: inputs of the chain rule, which costs a forward pass for every distinct "
+        "part of a name; 0: none",
+    )
+    max_chain_rows: int = _integer_field(
+        "max chain rows",
+        100_000,
+        low=0,
+        high=1_000_000_000,
+        about="scenario 2: rows of forward passes that the chain rule may take with each model; "
+        "where a list asks for more it runs on fewer inputs, or not at all",
+    )
+    is_dropout_on: bool = Field(
+        default=True,
+        description="scenario 2: evaluation mode; else training mode, as in the paper, in which "
+        "each pass sees another random part of the model",
+    )
+    # `judgement.find_settled_names` says when.
+    is_sequential: bool = Field(
+        default=False,
+        description="scenario 2: end as soon as more inputs would change no name's decision",
+    )
+    micro_batch: int = _integer_field(
+        "micro-batch",
+        32,
+        low=1,
+        high=65_536,
+        about="scenario 2: rows of a forward pass; smaller needs less memory. It moves the dropout "
+        "masks, so another value is another audit",
+    )
+    max_tokens: int = _integer_field(
+        "max tokens",
+        512,
+        low=12,
+        high=4096,
+        about="scenario 2: longer passages are cut; the model's own limit counts if it is lower",
+    )
 
 
 class RunSettings(Record):
     """How a question is computed, whatever its scenario."""
 
-    seed: int = _integer_field("seed", 0, low=0, high=2**63 - 1)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED, title="seed")
     # Number type of the forward pass; "auto" is bfloat16 if the processor multiplies it and the
     # pair gives the same answers in it (`audit.models.forward.build_forwards`).
     dtype: Dtype = "auto"

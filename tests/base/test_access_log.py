@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from audit import access_log
-from audit.cli import format_result, log
+from audit.cli.printing import format_result
+from audit.cli.store_commands import log
 from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
 from tests.repository import REPOSITORY
@@ -157,8 +158,8 @@ def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder, capsy
     # Two files without the key: an older head, and the log cut to match.
     put(folder, old)
     assert access_log.verify() == access_log.Verification(5, True, None, "")
-    assert log("verify", seal=seal + "\n")["exit_code"] == 0
-    assert log("verify", seal=later)["exit_code"] == 1
+    assert log(what="verify", seal=seal + "\n")["exit_code"] == 0
+    assert log(what="verify", seal=later)["exit_code"] == 1
     assert "put back to an older state" in capsys.readouterr().err
     # Written on, it is as long as it was, and still not the log that was sealed.
     access_log.record("opened")
@@ -192,6 +193,6 @@ def test_a_log_that_cannot_be_written_is_an_error_in_words(folder):
 
 def test_the_command_shows_the_log(folder, capsys):
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
-    shown = log("show", limit=5)
+    shown = log(what="show", limit=5)
     assert shown["entries"][0]["counts"] == {"n_names": 3}
     assert all(word in "\n".join(format_result(shown)) for word in ("anna", "exported", "ab" * 6))

@@ -20,7 +20,7 @@ from tests.repository import REPOSITORY
 
 JAPANESE = json.loads((CATALOGUE / "ja" / "messages.json").read_text(encoding="utf-8"))
 PLACE = re.compile(r"\{(\w+)[^{}]*\}")
-SHOWN_ON_COMMAND_LINE = re.compile(r"audit/(?:cli|selftest|__main__)\.py")
+SHOWN_ON_COMMAND_LINE = re.compile(r"audit/(?:cli/\w+|__main__)\.py")
 FROM_OUTSIDE = {
     "Permission denied",
     "Operation not permitted",

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from audit.access_log import entries
-from audit.cli import call_command, main, parse_options
+from audit.cli import main
+from audit.cli.command_line import call_command
 from audit.deid.measure.score_report import SCORES
 from audit.errors import AuditError
 
@@ -21,7 +22,7 @@ TEXT = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。�
 
 
 def deid(*words: object) -> Any:
-    return call_command(parse_options(["deid", *words]))
+    return call_command(["deid", *words])
 
 
 def write_records(path: Path, *records: object) -> Path:

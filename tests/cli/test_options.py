@@ -10,30 +10,21 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 import pytest
+from cyclopts import Token
 from pydantic import Field, model_validator
 
-from audit import cli
-from audit.cli import (
-    COMMANDS,
-    DEPENDENT,
-    FieldsOf,
-    Option,
-    Options,
-    Result,
-    collect_arguments,
-    make_parser,
-)
+from audit.cli.command_line import parse_words
+from audit.cli.commands import Command, FieldsOf, Option, Options
 from audit.errors import AuditError
 from audit.task import Record
+from benchmarks.commands_reference import commands, options
 from tests.repository import REPOSITORY
 
-Command = Callable[..., Result]
 Reads = set[tuple[str, str]]
 """(name of what is read from, field)"""
 
@@ -118,16 +109,13 @@ KEPT_AS_THEY_ARE = {
 """Records whose fields are no settings of any work."""
 
 
-def options_of(command: Command) -> list[Option]:
-    return list(cli._list_options(command))
-
-
-EVERY = [(command, option) for command in COMMANDS for option in options_of(command)]
+COMMANDS = tuple(commands())
+EVERY = [(command, option) for command in COMMANDS for option in command.options]
 
 
 def record_of(command: Command, option: Option) -> type[Record]:
     """Return the record of which an option is a field."""
-    hint = get_type_hints(command, include_extras=True)[option.parameter]
+    hint = get_type_hints(command.function, include_extras=True)[option.parameter]
     assert get_origin(hint) is Annotated
     mark = get_args(hint)[1]
     assert isinstance(mark, FieldsOf)
@@ -136,10 +124,13 @@ def record_of(command: Command, option: Option) -> type[Record]:
 
 def names_used(command: Command) -> set[str]:
     """Return the parameters that the body of a command uses."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(command)))
+    tree = ast.parse(textwrap.dedent(inspect.getsource(command.function)))
+    (function,) = tree.body
+    assert isinstance(function, ast.FunctionDef)
     return {
         node.id
-        for node in ast.walk(tree)
+        for statement in function.body
+        for node in ast.walk(statement)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     }
 
@@ -194,44 +185,45 @@ def is_read(record: type[Record], field: str, *, paths: tuple[Path, ...], names:
 
 def value_of(option: Option) -> list[str]:
     """Return words that give an option another value than its default."""
-    argument = cli._describe_argument(option)
-    if argument.get("action") in ("store_true", "store_false"):
+    if option.is_switch:
         return [option.flag]
-    kind, usual = argument.get("type", str), option.field.default
-    if choices := argument.get("choices"):
-        value = next(choice for choice in choices if choice != usual)
-    elif argument.get("metavar") == "FIELD=NAME":
-        value = "text=body"
+    if option.choices:
+        word = next(word for word in option.choices if word != option.shown_default)
+    elif option.metavar == "FIELD=NAME":
+        word = "text=body"
     elif option.field.examples:
-        value = "1"
+        word = "0.5" if "float" in str(option.kind) else "1"
     else:
-        value = 7 if kind in (int, float) else "[MASK] x"
-    word = str(value).replace("_", "-") if choices else str(value)
+        word = next(word for word in WORDS if reads_as_another(option, word))
     return [f"{option.flag}={word}"] if option.flag.startswith("--") else [word]
+
+
+WORDS = ("[MASK] x", "7", "64", "512", "0.5", "0.2", "0.001")
+
+
+def reads_as_another(option: Option, word: str) -> bool:
+    """Whether an option takes a word, and it is not its default."""
+    try:
+        return bool(option.read((Token(value=word),)) != option.default)
+    except AuditError:
+        return False
 
 
 def words_of(command: Command) -> list[str]:
     """Return the words of a command with all that it cannot do without."""
     group, _, name = command.__name__.rpartition("_")
     needed: list[str] = []
-    for option in options_of(command):
-        is_positional = not option.flag.startswith("--")
-        argument = cli._describe_argument(option)
-        if argument.get("required") or (is_positional and "nargs" not in argument):
+    for option in command.options:
+        if option.is_required:
             needed += value_of(option)
     return [*filter(None, (group, name)), *needed]
 
 
-_PARSER = make_parser()
-
-
-def parse_words(words: list[str]) -> Options:
-    return vars(_PARSER.parse_args(words))
+def options_in(words: list[str]) -> Options:
+    return parse_words(words)[1]
 
 
 def test_every_command_and_option_of_the_parser_is_asked() -> None:
-    from benchmarks.commands_reference import options
-
     flags_by_command: dict[str, set[str]] = {}
     for command, option in EVERY:
         group, _, name = command.__name__.rpartition("_")
@@ -247,11 +239,11 @@ def test_every_command_and_option_of_the_parser_is_asked() -> None:
 def test_an_option_has_an_effect(command: Command, option: Option) -> None:
     words = words_of(command)
     option_words = value_of(option) if option.flag.startswith("--") else []
-    plain, options = (parse_words([*words, *extra_words]) for extra_words in ([], option_words))
+    plain, options = (options_in([*words, *extra_words]) for extra_words in ([], option_words))
     if not option_words and option.dest not in plain:
-        options = parse_words([*words, "other"])
+        options = options_in([*words, "other"])
     if option.dest not in plain:
-        assert collect_arguments(options) != collect_arguments(plain), (
+        assert command.collect_arguments(options) != command.collect_arguments(plain), (
             "it does not reach the command"
         )
     assert option.dest in options
@@ -282,6 +274,7 @@ class PlantedTask(Record):
         return self.alive, self.plain()
 
 
+@Command
 def planted(
     *, used: int = 0, dead: int = 0, fields: Annotated[Options, FieldsOf(PlantedTask)]
 ) -> Any:
@@ -290,7 +283,7 @@ def planted(
 
 
 def test_a_planted_option_that_does_nothing_is_found() -> None:
-    assert [option.flag for option in options_of(planted)] == [
+    assert [option.flag for option in planted.options] == [
         "--used",
         "--dead",
         "--alive",
@@ -340,21 +333,17 @@ IDLE = (
 def test_an_option_that_would_be_ignored_is_refused(
     words: str, option: str, needed_option: str
 ) -> None:
-    arguments = cli.parse_options([*words.split(), *option.split()])
+    command, options = parse_words([*words.split(), *option.split()])
     with pytest.raises(AuditError, match="has no effect here") as refused:
-        cli.call_command(arguments)
+        command(**options)
     assert option.split()[0] in str(refused.value) and needed_option in str(refused.value)
-    cli.refuse_idle(cli.parse_options(words.split()))
+    command, options = parse_words(words.split())
+    assert isinstance(command, Command)
+    command.refuse_idle(options)
 
 
-def dependences() -> Iterator[tuple[str, str]]:
+def test_what_depends_on_another_is_an_option() -> None:
     for command in COMMANDS:
-        for dependence in DEPENDENT.get(command.__name__, ()):
-            for part in dependence.parts:
-                yield command.__name__, part
-
-
-@pytest.mark.parametrize(("command", "part"), sorted(dependences()))
-def test_what_depends_on_another_is_an_option(command: str, part: str) -> None:
-    options = options_of(getattr(cli, command))
-    assert any(part in (option.parameter, option.field_name, option.dest) for option in options)
+        names = {name for o in command.options for name in (o.parameter, o.field_name, o.dest)}
+        for dependence in command.dependences:
+            assert names >= set(dependence.parts), command.__name__

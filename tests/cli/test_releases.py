@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from audit import backup, cli
+from audit import backup
+from audit.cli import deid_commands
 from audit.deid.find.rules import RuleTagger
 from audit.deid.find.taggers import list_taggers
 from audit.deid.redact.keys import KEY
@@ -122,14 +123,14 @@ def test_a_stopped_run_keeps_its_key_and_the_next_release_into_the_folder_has_an
     home, run, tag, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr("audit.deid.sets.tagging._BATCH_NOTES", 20)
-    monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: Dying(n_left=1))
+    monkeypatch.setattr(deid_commands, "load_tagger", lambda *_, **__: Dying(n_left=1))
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
     with pytest.raises(Killed):
         tag("out")
     old_keys = keys_in(home)
     assert len(old_keys) == 1 and not (tmp_path / "out").exists()
-    monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: RuleTagger())
+    monkeypatch.setattr(deid_commands, "load_tagger", lambda *_, **__: RuleTagger())
     _, texts = tag("out")
     assert keys_in(home) == old_keys, "the same key"
     _, again = tag("again", "--key-of", *old_keys)
@@ -147,10 +148,10 @@ def test_a_stopped_run_with_a_shared_key_does_not_hand_it_to_one_without(
     monkeypatch.setattr("audit.deid.sets.tagging._BATCH_NOTES", 20)
     clock = iter(range(0, 10**9, 10))
     monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: Dying(n_left=1))
+    monkeypatch.setattr(deid_commands, "load_tagger", lambda *_, **__: Dying(n_left=1))
     with pytest.raises(Killed):
         tag("out", "--key-of", row["identifier"])
-    monkeypatch.setattr(cli, "load_tagger", lambda *_, **__: RuleTagger())
+    monkeypatch.setattr(deid_commands, "load_tagger", lambda *_, **__: RuleTagger())
     _, texts = tag("out")
     assert texts != first and not list_releases(run)[0]["linked"]
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from audit.cli import call_command, parse_options
+from audit.cli.command_line import call_command
 from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.tagger import tag_and_check
 from audit.deid.find.taggers import load_tagger
@@ -189,7 +189,7 @@ def test_names_in_files_are_found_as_in_plain_texts(
 
 
 def deid(*words: object) -> dict[str, Any]:
-    return call_command(parse_options(["deid", *words]))
+    return call_command(["deid", *words])
 
 
 def released_of(out: Path) -> list[str]:

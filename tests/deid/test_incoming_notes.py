@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from audit.cli import call_command, parse_options
+from audit.cli.command_line import call_command
 from audit.deid.sets import incoming_notes
 from audit.deid.sets.incoming_notes import annotated_notes, keep_path, notes_as_jsonl, notes_to_tag
 from audit.errors import AuditError
@@ -31,7 +31,7 @@ NOTES = {name: marked(text, patient=None, doc_id=name) for name, text in TEXTS.i
 
 
 def deid(*words: object) -> dict[str, Any]:
-    return call_command(parse_options(["deid", *words]))
+    return call_command(["deid", *words])
 
 
 def write_files_in(folder: Path, files: Mapping[str, bytes]) -> Path:

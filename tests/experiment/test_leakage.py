@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 
 from audit import cli
 from audit.attack import metrics
+from audit.cli.command_line import parse_words
+from audit.cli.training_commands import deid_leakage, make_leakage_task
 from audit.deid.find.taggers import list_taggers
 from audit.demo import DemoTask
 from audit.errors import AuditCancelled, AuditError
@@ -415,10 +417,9 @@ def test_asked_again_nothing_is_trained_twice(
 
 
 def order_of(*options: str) -> LeakageTask:
-    arguments = cli.collect_arguments(
-        cli.parse_options(["deid", "leakage", "--out", "x", *options])
-    )
-    return cli.make_leakage_task(arguments["options"], is_quick="quick" in arguments)
+    _, words = parse_words(["deid", "leakage", "--out", "x", *options])
+    arguments = deid_leakage.collect_arguments(words)
+    return make_leakage_task(arguments["options"], is_quick="quick" in arguments)
 
 
 def test_options_become_an_order() -> None:

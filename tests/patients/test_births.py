@@ -329,6 +329,6 @@ def test_both_commands_refuse_the_same_register(tmp_path: Path) -> None:
 
 
 def _run(*words: object) -> None:
-    from audit.cli import call_command, parse_options
+    from audit.cli.command_line import call_command
 
-    call_command(parse_options([*map(str, words)]))
+    call_command([*map(str, words)])

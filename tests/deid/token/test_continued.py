@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from audit.cli import call_command, parse_options
+from audit.cli.command_line import call_command
 from audit.deid.find.tagger import tag_and_check
 from audit.deid.find.taggers import SHIPPED, find_tagger, find_trained_tagger, load_tagger
 from audit.errors import AuditError
@@ -23,7 +23,7 @@ FAST = ("--evaluations", "1", "--device", "cpu")
 
 def deid_train(*words: object) -> dict[str, Any]:
     epochs = () if "--epochs" in words else ("--epochs", "1")
-    return dict(call_command(parse_options(["deid", "train", *words, *epochs, *FAST])))
+    return dict(call_command(["deid", "train", *words, *epochs, *FAST]))
 
 
 def gold_file(path: Path, documents: Sequence[TaggedDocument]) -> Path:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 from transformers import BertConfig, BertModel
 
-from audit.cli import call_command, parse_options
+from audit.cli.command_line import call_command
 from audit.deid.find.network.decode import END, cut_rows, find_placed_tokens, score_notes
 from audit.deid.find.network.token_model import new_model, save_model_folder
 from audit.deid.find.network.token_tagger import load_model, load_token_tagger
@@ -386,7 +386,7 @@ def test_settings_are_checked_and_come_back() -> None:
 
 def test_the_command_trains_and_its_taggers_tag(tmp_path: Path) -> None:
     def deid(*words: object) -> dict[str, Any]:
-        return dict(call_command(parse_options(["deid", *words])))  # type: ignore[list-item]
+        return dict(call_command(["deid", *words]))  # type: ignore[list-item]
 
     gold = tmp_path / "gold.jsonl"
     gold.write_text(write_jsonl(notes(24)), "utf-8")
