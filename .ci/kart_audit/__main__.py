@@ -13,11 +13,6 @@ def main() -> int:
     """Start the app if the first word is `app`, otherwise run a command of the engine."""
     if sys.argv[1:2] == ["app"]:
         start_app(sys.argv[2:])
-    if sys.argv[1:] == ["--version"]:  # before any dependency is imported
-        from importlib.metadata import version
-
-        sys.stdout.write(f"kart-audit {version('kart-audit')}\n")
-        return 0
     from kart_audit.audit.__main__ import main as run_command
 
     return run_command()
