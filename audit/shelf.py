@@ -119,6 +119,19 @@ def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None)
     return digest.hexdigest()
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def json_line(content: Mapping[str, object]) -> bytes:
+    """Return a line of JSON in UTF-8; lone surrogates are written as they are."""
+    return (_encode(content) + "\n").encode("utf-8", "surrogatepass")
+
+
+def json_page(content: Mapping[str, object]) -> bytes:
+    """Return a file of JSON that a person can read."""
+    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+
 def digest_json(
     content: object,
     *,

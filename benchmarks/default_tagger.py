@@ -23,8 +23,8 @@ from typing import Any
 from audit.deid.find.network.token_tagger import load_token_tagger
 from audit.deid.find.rules import RuleTagger
 from audit.deid.find.tagger import MODEL, TAGGER
-from audit.deid.find.tagger_facts import TaggerFacts
-from audit.deid.find.taggers import JOIN_RULE, LANGUAGES, SHIPPED, combine_spans, combined_digest
+from audit.deid.find.tagger_facts import LANGUAGES, TaggerFacts
+from audit.deid.find.taggers import JOIN_RULE, SHIPPED, combine_spans, combined_digest
 from audit.deid.learn.tagger_task import TaggerSettings, TaggerTask
 from audit.deid.learn.training import Material, pair_documents, train_tagger
 from audit.deid.measure.score_report import ScoreCounts, score_pairs, score_summary

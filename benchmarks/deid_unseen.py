@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from audit.deid.find.tagger import Tagger, tag_and_check
-from audit.deid.find.taggers import DEFAULT, HAND_WRITTEN, LANGUAGES, RULES, SHIPPED, load_tagger
+from audit.deid.find.tagger_facts import LANGUAGES
+from audit.deid.find.taggers import DEFAULT, HAND_WRITTEN, RULES, SHIPPED, load_tagger
 from audit.deid.measure.score_report import SAME, ScoreCounts, SpanCase, score_pairs
 from audit.deid.measure.span_matching import ANY
 from audit.deid.measure.span_metrics import LabelScore, Pair, measure_counts

@@ -20,10 +20,9 @@ from audit.corpus.truth import (
     PUBLIC,
     REFUSED,
     TRUTH,
-    json_page,
 )
 from audit.errors import Message
-from audit.shelf import Shelf, is_code, make_time_stamp, one_line
+from audit.shelf import Shelf, is_code, json_page, make_time_stamp, one_line
 from audit.tables import RowNote
 
 KINDS = ("dummy", "register")

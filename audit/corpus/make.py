@@ -79,8 +79,6 @@ from audit.corpus.truth import (
     REFUSED,
     TRUTH,
     count_listed_notes,
-    json_line,
-    json_page,
     listed_bytes,
 )
 from audit.errors import AuditError, Message
@@ -94,7 +92,7 @@ from audit.patients.households import read_households
 from audit.patients.register import PatientRegister, read_register
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import MAX_TITLE_CHARS, building_folder, new_identifier
+from audit.shelf import MAX_TITLE_CHARS, building_folder, json_line, json_page, new_identifier
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, read_file_states
 

@@ -27,7 +27,6 @@ from audit.corpus.truth import (
     PRIVATE,
     Place,
     corpus_notes,
-    json_line,
 )
 from audit.errors import AuditError
 from audit.names.candidates import Candidates, Name, make_candidates
@@ -37,7 +36,7 @@ from audit.names.matching import NameIndex, Pair, is_absent, pair_of
 from audit.names.people import Person, draw, person_of
 from audit.names.pools import japanese_pool, us_pool
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
-from audit.shelf import whole_file
+from audit.shelf import json_line, whole_file
 from audit.text import is_unspaced, read_name_cells, written_name
 from cache.store import Store
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -29,7 +29,6 @@ HELD_OUT, HELD_OUT_TRUTH = "held_out.jsonl", "held_out_truth.jsonl"
 CANARY = "canary"
 """Role of a planted name; its person is "canary:ROW", with the row in the list of canaries."""
 _START = attrgetter("start")
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 quote = json.encoder.encode_basestring
 """Return a text as a JSON string; composing lines of notes of such strings is quicker."""
 
@@ -128,16 +127,6 @@ class NoteTruth:
         if offset >= place.stop:
             return place.source_stop + offset - place.stop
         return place.source_stop if is_end else place.source_start
-
-
-def json_line(content: Mapping[str, object]) -> bytes:
-    """Return a line of JSON."""
-    return (_encode(content) + "\n").encode()
-
-
-def json_page(content: Mapping[str, object]) -> bytes:
-    """Return a file of JSON that a person can read."""
-    return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def places_of(plain: Any) -> tuple[Place, ...]:

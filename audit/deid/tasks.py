@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from audit.deid.find.copies import json_line
 from audit.deid.find.taggers import (
     COMBINED,
     PACKAGED,
@@ -30,6 +29,7 @@ from audit.home import salted_digest
 from audit.notes.read import open_notes, resolve_note_file
 from audit.patients.finder import FINDER_VERSION
 from audit.patients.register import open_register, read_register
+from audit.shelf import json_line
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, read_file_states
 
 _SHORT_BYTES = {RULES: 2_000_000, COMBINED: 2_000_000, "token": 400_000, PACKAGED: 400_000}

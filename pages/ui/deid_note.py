@@ -26,9 +26,9 @@ from audit.deid.sets.tagged_sets import (
     export_name,
     export_notes,
 )
-from audit.deid.sets.tagging import census_file
 from audit.notes.spans import TYPES, Span, order_labels
 from audit.report.documents import Hit
+from audit.shelf import json_page
 from audit.stats import Rate
 from audit.tables import UNDEFINED
 from pages.ui import blocks, cached
@@ -384,7 +384,7 @@ def draw_files(
     def draw_file(form: str, *, names: str, n: int, is_gold: bool = False) -> None:
         def make() -> bytes:
             if form == EXPORTED_CENSUS:
-                return census_file(census)
+                return json_page(census)
             exported_notes = (note for note in notes() if note.corrections or not is_gold)
             return export_notes(exported_notes, form=form, n_notes=n)
 

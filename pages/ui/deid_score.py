@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from audit.deid.find.tagger_facts import LANGUAGES
 from audit.deid.measure.score_report import (
     EXAMPLE,
     FILE,
@@ -17,7 +18,7 @@ from audit.deid.measure.score_report import (
     TAGGER,
     Source,
 )
-from audit.deid.measure.scoring import LANGUAGES, ScoreTask, unknown_labels_error
+from audit.deid.measure.scoring import ScoreTask, unknown_labels_error
 from audit.deid.sets.incoming_notes import MAX_UPLOAD_MB, UploadedNotes
 from audit.foreign import decode_text
 from audit.notes.spans import TYPES, read_label_map

@@ -12,7 +12,6 @@ from audit.deid.find.copies import (
     CopyingTagger,
     Piece,
     align_outputs,
-    json_line,
     read_copies,
     read_pieces,
 )
@@ -20,6 +19,7 @@ from audit.deid.find.rules import RuleTagger
 from audit.errors import AuditError
 from audit.notes.formats import MALFORMED, PairedFiles, write_tags
 from audit.notes.spans import Span, TaggedDocument
+from audit.shelf import json_line
 from audit.stats import Rate
 from tests.deid.generation.tiny_model import documents, line_of, write_gold
 

@@ -20,7 +20,7 @@ from audit.deid.redact.sexes import sex_of_given_name
 from audit.deid.sets import tagged_sets as sets
 from audit.deid.sets.incoming_notes import annotated_notes
 from audit.deid.sets.tagged_sets import ADDED, REMOVED, TAGGED_SETS, Correction, TaggedSet, Wish
-from audit.deid.sets.tagging import census_file, tag_notes
+from audit.deid.sets.tagging import tag_notes
 from audit.errors import AuditCancelled, AuditError
 from audit.notes.read import open_notes
 from audit.notes.spans import Span, TaggedDocument, build_document
@@ -412,7 +412,7 @@ def test_one_text_is_tagged_at_once_and_corrected_in_the_same_way() -> None:
         },
         "n_notes_corrected": 0,
     }
-    assert json.loads(census_file(sets.census_of(found_note))) == expected
+    assert sets.census_of(found_note) == expected
     corrections = sets.release_note(
         found_note.document, row=1, release=release, earlier_text="氏名：〇〇"
     )

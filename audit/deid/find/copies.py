@@ -458,11 +458,6 @@ def _merged_windows(stretches: Iterable[Window]) -> tuple[Window, ...]:
     return tuple(Window(*stretch) for stretch in merge_spans(spans))
 
 
-def json_line(record: Mapping[str, Any]) -> bytes:
-    """Return a record as a line of UTF-8; lone surrogates are written as they are."""
-    return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
-
-
 @runtime_checkable
 class CopyingTagger(Protocol):
     """A tagger that writes copies of notes."""

@@ -40,7 +40,7 @@ from audit.deid.find.tagger import (
     is_light,
     tag_and_check,
 )
-from audit.deid.find.tagger_facts import GenerativeFacts, TaggerFacts
+from audit.deid.find.tagger_facts import LANGUAGES, GenerativeFacts, TaggerFacts
 from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.notes.spans import Span, TaggedDocument, Tags
@@ -578,9 +578,6 @@ def no_such_tagger() -> AuditError:
     return AuditError(
         "There is no such tagger.", where="tagger", do="Choose one of those that are listed."
     )
-
-
-LANGUAGES = ("ja", "en")
 
 
 @dataclass(frozen=True)

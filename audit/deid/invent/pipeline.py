@@ -10,7 +10,6 @@ Source: paper 002, section 2.1, steps 1 to 6.
 
 from __future__ import annotations
 
-import json
 import re
 from array import array
 from collections import Counter, defaultdict
@@ -25,7 +24,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from audit.corpus.build import CorpusFile, corpus_folder, patient_key
-from audit.deid.find.copies import json_line
 from audit.deid.invent.fill import ProfileTable, fill_placeholders, mark_ages
 from audit.deid.invent.masks import Answerer, has_marks, translate_texts, type_masks
 from audit.deid.sets.answers import ANSWERS, AnswerFile
@@ -37,7 +35,7 @@ from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
 from audit.progress import Meter, Phase, Portion, ProgressListener, StopQuestion
-from audit.shelf import building_folder
+from audit.shelf import building_folder, json_line, json_page
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
 SPLITS = (TRAIN, VALIDATION, TEST, REST)
@@ -172,8 +170,7 @@ def build_named(
         run.fill(answers, typer=typer, translator=translator, n_units=float(n))
         meter.finish(FILL)
         summary = run.summary()
-        text = json.dumps(summary, indent=1, ensure_ascii=False) + "\n"
-        files[SUMMARY].write(text.encode())
+        files[SUMMARY].write(json_page(summary))
     return summary
 
 

@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from audit.deid.find.tagger_facts import LANGUAGES
 from audit.deid.find.taggers import (
     DEFAULT,
     HAND_WRITTEN,
-    LANGUAGES,
     RULES,
     SHIPPED,
     KnownTagger,

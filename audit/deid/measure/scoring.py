@@ -16,7 +16,8 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from audit.deid.find.copies import COPIES, PREDICTIONS, align_outputs, json_line, read_copies
+from audit.deid.find.copies import COPIES, PREDICTIONS, align_outputs, read_copies
+from audit.deid.find.tagger_facts import LANGUAGES
 from audit.deid.find.taggers import find_tagger, load_tagger
 from audit.deid.measure.score_report import (
     EXAMPLE,
@@ -57,6 +58,7 @@ from audit.shelf import (
     building_folder,
     clear_folder,
     create_file,
+    json_line,
     make_time_stamp,
     one_line,
     write_whole,
@@ -64,7 +66,6 @@ from audit.shelf import (
 from audit.stats import N_REPLICATES
 from audit.task import MAX_SEED, SHORT, Contact, Question, Task, queue_of, read_file_states
 
-LANGUAGES = ("ja", "en")
 MAX_REPLICATES = 100_000
 EXAMPLES = Path(__file__).parent / "example"
 """Invented notes in styles that no training has seen, one file for each language."""

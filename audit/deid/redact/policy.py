@@ -7,7 +7,6 @@ under every policy.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from audit.deid.redact.kinds import (
 from audit.errors import AuditError
 from audit.foreign import decode_text, read_file_bytes
 from audit.notes.spans import Span, TaggedDocument
+from audit.shelf import json_page
 from audit.task import Record
 
 TAKE_OUT: Final = "take out"
@@ -66,7 +66,7 @@ class Policy(Record):
     def as_file(self) -> bytes:
         """Return the policy as a JSON file that names every kind, as a start for a new policy."""
         full_policy = self.with_(kinds={kind: self.kinds.get(kind, TAKE_OUT) for kind in KINDS})
-        return (json.dumps(full_policy.plain(), ensure_ascii=False, indent=1) + "\n").encode()
+        return json_page(full_policy.plain())
 
     @property
     def is_ready_made(self) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-from audit.deid.find.copies import OutputLine, json_line
+from audit.deid.find.copies import OutputLine
 from audit.errors import AuditError, Message
 from audit.foreign import (
     decode_text,
@@ -38,7 +38,7 @@ from audit.notes.folding import fold_document
 from audit.notes.formats import format_jsonl_line, guess_format, read_text, refuse_duplicate
 from audit.notes.read import ByteListener, Note, NoteSource, make_note, open_notes
 from audit.notes.spans import TaggedDocument
-from audit.shelf import fingerprint, private_folder, whole_file, write_whole
+from audit.shelf import fingerprint, json_line, private_folder, whole_file, write_whole
 from audit.tables import RowNote
 
 SPANS = "spans.jsonl"

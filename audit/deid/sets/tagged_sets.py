@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from audit.deid.find.copies import CopiesSummary, json_line
+from audit.deid.find.copies import CopiesSummary
 from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.rules import find_clinical_places
 from audit.deid.find.tagger import Tagger, tag_and_check
@@ -37,7 +37,6 @@ from audit.deid.sets.tagging import (
     REDACTED,
     Uncopied,
     arrange_counts,
-    census_file,
     count_note,
 )
 from audit.errors import AuditCancelled, AuditError
@@ -48,7 +47,15 @@ from audit.notes.spans import Span, TaggedDocument, count_overlapping, merge_spa
 from audit.patients.finder import build_patient_finder
 from audit.patients.register import pack_people
 from audit.progress import StopQuestion
-from audit.shelf import Shelf, make_time_stamp, one_line, take_lock, write_whole
+from audit.shelf import (
+    Shelf,
+    json_line,
+    json_page,
+    make_time_stamp,
+    one_line,
+    take_lock,
+    write_whole,
+)
 from audit.stats import IntArray
 from audit.tables import write_table
 from audit.task import Record
@@ -358,7 +365,7 @@ def begin_set(
         KEY: release.key.secret if release.key else None,
     }
     files = {name: content for name, content in content_by_name.items() if content is not None}
-    return TAGGED_SETS.keep_files(tagged_id, files | {ASKED: census_file(record)})
+    return TAGGED_SETS.keep_files(tagged_id, files | {ASKED: json_page(record)})
 
 
 CORRECTIONS = "corrections.jsonl"

@@ -14,7 +14,6 @@ the rest, and ends with the same bytes.
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from audit.corpus.build import CorpusFile, corpus_folder
-from audit.deid.find.copies import COPIES, Copies, CopyingTagger, json_line, n_chars_of
+from audit.deid.find.copies import COPIES, Copies, CopyingTagger, n_chars_of
 from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.tagger import Tagger, check_tags, is_light, tag_and_check
 from audit.deid.find.taggers import add_fallback
@@ -47,7 +46,7 @@ from audit.notes.spans import Span, TaggedDocument, Tags, order_labels
 from audit.patients.finder import merge_packs
 from audit.patients.register import PatientRegister, pack_people
 from audit.progress import Meter, Phase, Portion, Progress, ProgressListener, StopQuestion
-from audit.shelf import building_folder
+from audit.shelf import building_folder, json_line, json_page
 from audit.tables import RowNote
 
 TAGGING, WRITING = "tagging the notes", "finding names again"
@@ -127,7 +126,7 @@ def tag_notes(
             for batch, lines in work.release_batches(answers, run):
                 run.write(batch, lines)
         census = run.census(tagger)
-        files[CENSUS].write(census_file(census))
+        files[CENSUS].write(json_page(census))
     return census
 
 
@@ -136,11 +135,6 @@ def tagging_phase(tagger: Tagger, n_chars: float, *, pace: str = "") -> Phase:
     is_slow = isinstance(tagger, CopyingTagger)
     kind = f"{TAGGING}, {type(tagger).__name__}{pace}"
     return Phase(TAGGING, n_chars, 1e-2 if is_slow else 1e-5, kind)
-
-
-def census_file(census: Mapping[str, Any]) -> bytes:
-    """Return a census as a file."""
-    return (json.dumps(census, ensure_ascii=False, indent=1) + "\n").encode()
 
 
 def _count_units(row: Note | RowNote) -> int:
