@@ -76,7 +76,11 @@ class Place(NamedTuple):
         )
         if not self.identity:
             return position + "}"
-        namesakes = f', "namesakes": {_encode(self.namesakes)}' if self.namesakes else ""
+        namesakes = (
+            f', "namesakes": {json.dumps(self.namesakes, ensure_ascii=False)}'
+            if self.namesakes
+            else ""
+        )
         return (
             f'{position}, "kind": {quote(self.kind)}, "role": {quote(self.role)}, '
             f'"identity": {quote(self.identity)}, "value": {quote(self.value)}, '

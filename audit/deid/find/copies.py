@@ -37,7 +37,7 @@ from audit.notes.formats import (
 from audit.notes.sentences import find_sentences
 from audit.notes.spans import Span, TaggedDocument, Tags, merge_spans
 from audit.progress import StopQuestion
-from audit.shelf import create_file
+from audit.shelf import create_file, json_line
 from audit.stats import Rate
 from audit.task import Record
 
