@@ -324,4 +324,4 @@ def command_line(
     options |= {} if device == "auto" else {"device": device}
     options["out"] = "results"
     words = [f"--{name}={value}" for name, value in options.items()]
-    return shlex.join(["python", "-m", "audit", "run", *words, *flags])
+    return f"python -m audit run {shlex.join([*words, *flags])}"
