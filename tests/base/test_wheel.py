@@ -187,7 +187,7 @@ def test_commands_run_in_an_empty_directory(installed, environment, empty, tmp_p
     scores.write_text("score,is_member\n2,1\n1,1\n-1,0\n-2,0\n")
     words = ["score", "--scores", str(scores), "--threshold", "0", "--json"]
     measures = json.loads(call(installed, words, environment=environment, cwd=empty))
-    assert measures["roc_auc"] == 1
+    assert measures["auc"] == 1
     assert "kart-audit selftest" in call(
         installed, ["selftest", "--help"], environment=environment, cwd=empty
     )
