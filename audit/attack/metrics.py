@@ -291,6 +291,8 @@ def measure_exposure(
     planted name scores above its twin (ties count for the twin), with the exact one-sided binomial
     p-value.
     """
+    from scipy.stats import binom
+
     score, held_out_scores = (np.asarray(column, dtype=np.float64) for column in (scores, held_out))
     n_held_out = int((~np.isnan(held_out_scores)).sum())
     if not n_held_out:
@@ -310,7 +312,9 @@ def measure_exposure(
             bits=_mean_bits(bits, count=count or 0, seed=seed, n_held_out=n_held_out),
             found=count_share(int((p[scored] <= ALPHA).sum()), len(scored)),
             above_twin=above,
-            above_twin_p=_binomial_tail(above.n_hits, len(pairs)),
+            above_twin_p=float(binom.sf(above.n_hits - 1, len(pairs), 0.5))
+            if len(pairs)
+            else math.nan,
         )
 
     groups = [measure_group(np.flatnonzero(counts == n), n) for n in np.unique(counts).tolist()]
@@ -343,11 +347,6 @@ def _mean_bits(bits: FloatArray, *, count: int, seed: int, n_held_out: int) -> E
     means = bits[rng.integers(len(bits), size=(N_DRAWN, len(bits)))].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return Estimate(float(bits.mean()), float(low), float(high))
-
-
-def _binomial_tail(n_hits: int, n: int) -> float:
-    """Return the probability of at least `n_hits` hits in n trials at one half."""
-    return sum(math.comb(n, k) for k in range(n_hits, n + 1)) / 2**n if n else math.nan
 
 
 def measure_canaries(attack: AttackResult, *, seed: int) -> Exposure | None:

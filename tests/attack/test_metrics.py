@@ -258,6 +258,16 @@ def test_twins_are_compared_pair_by_pair_as_scipy_does() -> None:
     assert group.above_twin_p == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n", [1, 2, 7, 40, 300])
+def test_the_p_value_of_pairs_is_the_sum_of_binomial_terms(n: int) -> None:
+    rng = np.random.default_rng(n)
+    scores, twins = rng.integers(0, 4, size=(2, n)).astype(float)  # many ties
+    whole = exposed(scores, n_mentions=[1] * n, held_out=twins).whole
+    n_above = int((scores > twins).sum())
+    expected = sum(math.comb(n, k) for k in range(n_above, n + 1)) / 2**n
+    assert whole.above_twin_p == pytest.approx(expected, rel=1e-12)
+
+
 def test_one_name_alone_has_no_interval_and_many_held_out_names_make_finer_ranks() -> None:
     measures = exposed([9.0], n_mentions=[1], held_out=np.zeros(1023))
     assert measures.groups[0].to_json()["bits"] == {"value": 10, "low": None, "high": None}
