@@ -27,9 +27,9 @@ from pages.ui.blocks import (
 from pages.ui.charts import Axis, Series, plot, point_series
 from pages.ui.display_names import state_name
 from pages.ui.form import choose, draw_switch
+from pages.ui.place import draw_audit_page, find_place
 from pages.ui.section import (
     draw_absence,
-    draw_audit_page,
     draw_figure,
     draw_frame,
     draw_heading,
@@ -97,8 +97,7 @@ def draw_mentions(say: Words, report: AuditReport) -> None:
 def draw_compare(say: Words, report: AuditReport) -> None:
     """Draw the choice of a second audit, and the comparison."""
     other_audits = {
-        audit.digest[:12]: audit
-        for audit in list_other_audits(report, audits=section.find_place().audits)
+        audit.digest[:12]: audit for audit in list_other_audits(report, audits=find_place().audits)
     }
     if not other_audits:
         draw_absence(say, "measures_no_other")
@@ -232,7 +231,7 @@ def draw_linking(say: Words, report: AuditReport) -> None:
     """Draw how often a passage's own name fits the passage best."""
     linking = report.details.linking
     if linking is None:
-        number, other_audit = report.scenario.number, section.find_place().other_audit
+        number, other_audit = report.scenario.number, find_place().other_audit
         draw_absence(say, f"measures_no_linking_{number}")
         if number == 1 and other_audit:
             draw_link(
@@ -350,7 +349,7 @@ def _draw_roles(say: Words, report: AuditReport) -> None:
 
 def _draw_published(say: Words, report: AuditReport) -> None:
     """Draw the paper's tables 1 and 2 beside the results of the audits of this pair."""
-    other_audit = section.find_place().other_audit
+    other_audit = find_place().other_audit
     reports = [report, *([cached.report(other_audit.digest)] if other_audit else [])]
     draw_heading(say, "paper")
     if not paper_rows(1, reports):

@@ -23,6 +23,7 @@ from pages.ui.charts import Axis, Series, plot, point_series, spread_dots
 from pages.ui.form import choose, choose_some, draw_button
 from pages.ui.name_documents import marked_text, search, search_scope
 from pages.ui.note_text import passage_html, passage_list
+from pages.ui.place import draw_audit_page
 from pages.ui.section import (
     Cell,
     Table,
@@ -441,4 +442,4 @@ def _interval(low: float, high: float) -> str:
     return f"{_exact(low)} – {_exact(high)}"
 
 
-section.draw_audit_page("names", draw)
+draw_audit_page("names", draw)

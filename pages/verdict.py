@@ -25,6 +25,7 @@ from pages.ui.charts import Axis, Series, plot, spread_dots
 from pages.ui.display_names import state_name
 from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
+from pages.ui.place import Place, find_place
 from pages.ui.running import draw_demo_button, draw_job_card, draw_live_cards
 from pages.ui.section import (
     draw_absence,
@@ -44,7 +45,7 @@ N_RECENT = 20
 
 def draw(say: Words) -> None:
     """Draw the audit that the link names, or else the newest own one, or how to make one."""
-    place = section.find_place()
+    place = find_place()
     if place.audit is None:
         draw_nothing(say, place)
         return
@@ -71,7 +72,7 @@ def draw(say: Words) -> None:
 # A home without audits.
 
 
-def draw_nothing(say: Words, place: section.Place) -> None:
+def draw_nothing(say: Words, place: Place) -> None:
     """Draw what to do if there is no audit to show, or the progress of a running one."""
     if place.audits:
         draw_absence(say, "wrong_link")
@@ -325,7 +326,7 @@ def draw_limits(say: Words, report: AuditReport) -> None:
         st.html(blocks.bullet_list(render_message(note, say.language) for note in report.notes))
 
 
-def draw_recent(say: Words, place: section.Place, *, open_digest: str) -> None:
+def draw_recent(say: Words, place: Place, *, open_digest: str) -> None:
     """Draw the newest kept audits, each with its verdict and a link; mark `open_digest`."""
     draw_remark(say, "recent_n", n=len(place.audits))
     if place.n_unreadable:

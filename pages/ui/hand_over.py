@@ -21,7 +21,8 @@ from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may, may_or_explain
 from pages.ui.blocks import escape_markdown, format_moment
 from pages.ui.form import choose, draw_button, draw_toggle
-from pages.ui.section import Place, draw_heading, draw_remark, show_refusals
+from pages.ui.place import Place
+from pages.ui.section import draw_heading, draw_remark, show_refusals
 from pages.ui.state import LANGUAGES, Words, language, mark_unsaved
 
 PREVIEW_HEIGHT = 1100

@@ -19,8 +19,8 @@ from pages.ui.access import (
 )
 from pages.ui.blocks import format_moment
 from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
+from pages.ui.place import find_place
 from pages.ui.running import draw_job_line
-from pages.ui.section import find_place
 
 UI = Path(__file__).resolve().parent
 PAGES = {

@@ -25,15 +25,8 @@ from pages.ui.blocks import Cell, estimate_cell, format_moment, share_cell
 from pages.ui.charts import Axis, Series, plot, point_series, spread_dots
 from pages.ui.display_names import state_name
 from pages.ui.form import choose
-from pages.ui.section import (
-    Table,
-    draw_figure,
-    draw_frame,
-    draw_heading,
-    draw_remark,
-    draw_table,
-    find_place,
-)
+from pages.ui.place import find_place
+from pages.ui.section import Table, draw_figure, draw_frame, draw_heading, draw_remark, draw_table
 
 
 def draw(say: Words, report: AuditReport) -> None:

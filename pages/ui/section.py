@@ -14,16 +14,14 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.report.audit_store import read_demo_digests
-from audit.report.report import KeptAudit, choose_audit, find_other_scenario
 from audit.tables import write_table
 from audit.words import Words
-from pages.ui import blocks, cached
+from pages.ui import blocks
 from pages.ui.access import logged_export, may, may_export, name_form
 from pages.ui.blocks import Cell
 from pages.ui.charts import CONFIG, apply_theme
 from pages.ui.form import draw_button
-from pages.ui.state import draw_link, words
+from pages.ui.state import words
 
 T = TypeVar("T")
 _MIME = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
@@ -59,64 +57,12 @@ def _cell_text(cell: Cell) -> str:
     return f"{cell.text} ({below})" if below else cell.text
 
 
-@dataclass(frozen=True)
-class Place:
-    """The audit that the link names, and its neighbours.
-
-    Attributes
-    ----------
-    kept
-        Every kept audit that can be read, own ones before the demo's, the newest first.
-    n_unreadable
-        Audits that another version of the program wrote.
-    audit
-        None if nothing is kept or the link matches no audit.
-    other
-        The same pair in the other scenario, if it is kept.
-    """
-
-    audits: tuple[KeptAudit, ...]
-    n_unreadable: int
-    audit: KeptAudit | None
-    other_audit: KeptAudit | None
-
-
-def find_place() -> Place:
-    """Return the place that the link names; raises as `cached.kept_audits`."""
-    (audits, n_unreadable), demo = cached.kept_audits(), read_demo_digests(cached.store())
-    # The sidebar's links to pages drop the address's query: the session remembers the audit.
-    digest_prefix = st.query_params.get("audit") or st.session_state.get("place_audit", "")
-    audit = choose_audit(digest_prefix, audits=audits, demo=demo)
-    if audit:
-        st.session_state["place_audit"] = audit.digest
-    other_audit = find_other_scenario(audit, audits=audits) if audit else None
-    return Place(audits, n_unreadable, audit, other_audit)
-
-
 def draw_page(code: str, draw: Callable[[Words], None]) -> None:
     """Draw a page's title and its content, or the error that prevents the content."""
     say = words()
     st.title(say.text(f"{code}_title"), anchor=False)
     with show_refusals(say):
         draw(say)
-
-
-def draw_audit_page(code: str, draw: Callable[[Words, KeptAudit], None]) -> None:
-    """Draw a page about one audit; if the link names none, say why and what to do."""
-
-    def draw_found_audit(say: Words) -> None:
-        place = find_place()
-        if place.audit is not None:
-            draw(say, place.audit)
-        elif place.audits:
-            draw_absence(say, "wrong_link")
-            draw_link("verdict", label=say.text("open_newest"), audit=place.audits[0].digest)
-        else:
-            draw_absence(say, "need_audit")
-            draw_link("verdict", label=say.text("go_to_overview"), audit="")
-            draw_link("audit", label=say.text("go_to_run"), audit="")
-
-    draw_page(code, draw_found_audit)
 
 
 @contextmanager
