@@ -86,7 +86,7 @@ class RankTask(Task, RunSettings):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Rank the names; return the file's path and the counts, as text."""
-        with locate_errors(self.names.name):
+        with locate_errors("names"):
             listed = read_names(read_file_bytes(self.names), subject="names").candidates
         if self.control_source:
             listed = listed.with_source(self.control_source)
@@ -100,7 +100,7 @@ class RankTask(Task, RunSettings):
         """Return the audit request whose evidence ranks the names."""
         passages = None
         if self.passages and self.scenario_number == 2:
-            with locate_errors(self.passages.name):
+            with locate_errors("passages"):
                 content = read_file_bytes(self.passages)
             passages = read_passages(
                 content,

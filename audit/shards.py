@@ -160,8 +160,8 @@ def merge_shards(path: Path, *, folder: Path, store: Store) -> MergeCounts:
 
 
 def _read_order(path: Path) -> ShardsOrder:
-    with locate_errors(path.name):
-        return ShardsOrder.read(read_file_bytes(path), where=path.name)
+    with locate_errors("order"):
+        return ShardsOrder.read(read_file_bytes(path), where="order")
 
 
 def _yield_sources(
