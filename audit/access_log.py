@@ -21,7 +21,9 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.home import data_home, salted_digest
@@ -141,12 +143,12 @@ def record(action: str, *, who: str = "", audit: str = "", **counts: int | str) 
     if not all(_is_loggable(key, value) for key, value in counts.items()):
         raise ValueError("only whole numbers and codes under known keys are logged")
     person = "".join(c if c.isprintable() else " " for c in who).strip()[:_MAX_WHO_CHARS]
-    entry = {
+    entry: dict[str, JsonValue] = {
         "at": make_time_stamp(),
         "who": person or account(),
         "action": action,
         "audit": audit[:12],
-        "counts": counts,
+        "counts": {**counts},
     }
     with _lock_log() as (folder, key):
         _append_entry(entry, folder=folder, key=key)
@@ -158,7 +160,7 @@ def _is_loggable(key: str, value: int | str) -> bool:
     return key in CODES and isinstance(value, str) and _CODE.fullmatch(value) is not None
 
 
-def _append_entry(entry: dict[str, Any], *, folder: Path, key: bytes) -> None:
+def _append_entry(entry: dict[str, JsonValue], *, folder: Path, key: bytes) -> None:
     head, is_whole = _read_head(folder, key=key), False
     place = head or Head(0, 0, START)
     flags = os.O_APPEND | os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -328,7 +330,7 @@ def _lock_log() -> Iterator[tuple[Path, bytes]]:
         ) from None
 
 
-def _seal_fields(fields: Mapping[str, Any], *, kind: str, key: bytes) -> bytes:
+def _seal_fields(fields: Mapping[str, JsonValue], *, kind: str, key: bytes) -> bytes:
     """Return the line of some fields, with the MAC of all other fields and no line break."""
     other_fields = {name: value for name, value in fields.items() if name != "mac"}
     mac = hmac.new(key, kind.encode() + b":" + canonical_json(other_fields), hashlib.sha256)

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 from audit import shelf
 from audit.access_log import log_files, record
@@ -101,7 +101,7 @@ class _Archive:
 class _Hashed:
     """A file that updates a digest with the bytes that are read."""
 
-    def __init__(self, file: Any, digest: Any) -> None:
+    def __init__(self, file: IO[bytes], digest: hashlib._Hash) -> None:
         self._file, self._digest = file, digest
 
     def read(self, n_bytes: int = -1, /) -> bytes:

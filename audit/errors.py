@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Self, TypeAlias
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, core_schema
 
 from audit.words import catalogue
 
 _PLACE = re.compile(r"\{(\w+)(?::(word|,|(?:\.\d)?[fge%]))?\}")
 _WORD = "word"
+MessageValue: TypeAlias = "str | float | Path | Sequence[MessageValue] | None"
+"""A value for a place of a sentence; those of a sequence are joined."""
 
 
 class Message(str):
@@ -30,9 +33,9 @@ class Message(str):
     """
 
     key: str
-    values: Mapping[str, object]
+    values: Mapping[str, MessageValue]
 
-    def __new__(cls, key: str, /, **values: object) -> Self:
+    def __new__(cls, key: str, /, **values: MessageValue) -> Self:
         """Fill the key's places; a message stays unchanged, values without a place are dropped."""
         if isinstance(key, cls):
             return key
@@ -41,7 +44,7 @@ class Message(str):
         self.key, self.values = key, MappingProxyType(used)
         return self
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self) -> tuple[Callable[..., Message], tuple[str, dict[str, MessageValue]]]:
         """Pickle the message as key and values."""
         return _rebuild_message, (self.key, dict(self.values))
 
@@ -52,16 +55,16 @@ class Message(str):
         key = catalogue(language, "messages").get(self.key)
         return str(self) if key is None else _fill_places(key, self.values, language=language)
 
-    def dump(self) -> str | dict[str, Any]:
+    def dump(self) -> JsonValue:
         """Return a JSON value for `read`: the text, or a dictionary of text, key and values."""
         return self._parts() if self.values else str(self)
 
-    def _parts(self) -> dict[str, Any]:
+    def _parts(self) -> dict[str, JsonValue]:
         values = {name: _dump_value(value) for name, value in self.values.items()}
         return {"text": str(self), "key": self.key, "values": values}
 
     @classmethod
-    def read(cls, content: object) -> Self:
+    def read(cls, content: JsonValue) -> Self:
         """Return the message of a `dump`; a text is a message without values.
 
         Raises ValueError for anything else.
@@ -77,7 +80,7 @@ class Message(str):
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, source: object, handler: GetCoreSchemaHandler
+        cls, source: type[Message], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Let records hold messages."""
         return core_schema.no_info_plain_validator_function(
@@ -110,7 +113,7 @@ class AuditError(Exception):
     a note: rows are identified by number, models by folder.
     """
 
-    def __init__(self, what: str, *, where: str = "", do: str = "", **values: object) -> None:
+    def __init__(self, what: str, *, where: str = "", do: str = "", **values: MessageValue) -> None:
         self.what = Message(what, **values)
         self.where = Message(where, **values)
         self.do = Message(do, **values)
@@ -140,7 +143,7 @@ class AuditCancelled(Exception):
     """A person stopped the work; everything finished so far is kept."""
 
 
-def _fill_places(key: str, values: Mapping[str, object], *, language: str) -> str:
+def _fill_places(key: str, values: Mapping[str, MessageValue], *, language: str) -> str:
     def fill_place(place: re.Match[str]) -> str:
         name, form = place[1], place[2] or ""
         return _format_value(values[name], form, language) if name in values else place[0]
@@ -148,7 +151,7 @@ def _fill_places(key: str, values: Mapping[str, object], *, language: str) -> st
     return _PLACE.sub(fill_place, key)
 
 
-def _format_value(value: object, form: str, language: str) -> str:
+def _format_value(value: MessageValue, form: str, language: str) -> str:
     if isinstance(value, list | tuple):
         between = "; " if language == "en" else "、"
         return between.join(_format_value(element, form, language) for element in value)
@@ -157,7 +160,7 @@ def _format_value(value: object, form: str, language: str) -> str:
     return format(value, form) if form else str(value)
 
 
-def _dump_value(value: object) -> object:
+def _dump_value(value: MessageValue) -> JsonValue:
     if isinstance(value, list | tuple):
         return [_dump_value(element) for element in value]
     if isinstance(value, Message):
@@ -165,19 +168,19 @@ def _dump_value(value: object) -> object:
     return value if isinstance(value, int | float | str) else str(value)
 
 
-def _is_json_value(value: object) -> bool:
+def _is_json_value(value: JsonValue) -> bool:
     if isinstance(value, list):
         return all(map(_is_json_value, value))
     return isinstance(value, int | float | str | dict)
 
 
-def _load_value(content: object) -> object:
+def _load_value(content: JsonValue) -> MessageValue:
     if isinstance(content, list):
         return [_load_value(element) for element in content]
     return Message.read(content) if isinstance(content, dict) else content
 
 
-def _rebuild_message(key: str, values: dict[str, object]) -> Message:
+def _rebuild_message(key: str, values: dict[str, MessageValue]) -> Message:
     return Message(key, **values)
 
 

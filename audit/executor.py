@@ -85,7 +85,7 @@ def run_in_order(
     calls: Iterable[Callable[[], T]],
     *,
     n_workers: int,
-    wait: Callable[[], object] = lambda: None,
+    wait: Callable[[], None] = lambda: None,
 ) -> Iterator[T]:
     """Yield the results of calls in their order; an executor runs a few calls ahead.
 

@@ -21,6 +21,8 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Literal
 
+from pydantic import JsonValue
+
 from audit.errors import AuditCancelled, AuditError, Message
 
 MAX_VALUES = 1_200_000
@@ -75,8 +77,8 @@ def locate_errors(place: str) -> Iterator[None]:
 
 
 def parse_json_value(
-    data: bytes | str, *, refusal: AuditError, number: Callable[[str], object] | None = None
-) -> object:
+    data: bytes | str, *, refusal: AuditError, number: Callable[[str], JsonValue] | None = None
+) -> JsonValue:
     """Parse JSON strictly: UTF-8, no key twice, no number that a float cannot hold.
 
     Raises `refusal` for anything else, and for more than `MAX_VALUES` values; the caller must bound
@@ -88,13 +90,14 @@ def parse_json_value(
         # Each value but the first stands after a comma or a bracket.
         if sum(map(text.count, "[{,")) > MAX_VALUES:
             raise ValueError("too many values")
-        return json.loads(
+        value: JsonValue = json.loads(
             text,
             parse_constant=number or _parse_finite,
             parse_float=number or _parse_finite,
             parse_int=number or _parse_int,
             object_pairs_hook=_refuse_twin_keys,
         )
+        return value
 
 
 def find_free_memory() -> float:
@@ -156,7 +159,7 @@ def read_zip_members(
     too_many = AuditError(
         "The archive has more than {max_files:,} files.", where=place, max_files=max_files
     )
-    # Counted before opening, because opening makes an object of each entry.
+    # Counted before opening, because opening takes memory for each entry.
     if data.count(_ENTRY) > _HIDDEN_SHARE * max_files:
         raise too_many
     left = min(max_bytes, _MAX_RATIO * len(data) + _RATIO_SLACK_BYTES)
@@ -207,7 +210,7 @@ def _parse_finite(digits: str) -> float:
     return value
 
 
-def _refuse_twin_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _refuse_twin_keys(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     value = dict(pairs)
     if len(value) != len(pairs):
         raise ValueError("a key is there twice")

@@ -6,6 +6,7 @@ Only the evidence that is stored beside the report is needed; no model is loaded
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,7 @@ def read_list(report: AuditReport, *, store: Store) -> Candidates:
     )
 
 
-def _general_scores(report: AuditReport) -> list[Any]:
+def _general_scores(report: AuditReport) -> list[float | None]:
     """Return the scores of the listed names by M_general alone."""
     name = GENERAL_SCORE[report.scenario.number]
     kind = find_score_kind(name, scenario=report.scenario.number)
@@ -248,7 +249,7 @@ def _read_parts(
     return parts, np.concatenate([residual, np.full(2 * n_reference, math.nan)])
 
 
-def _with_references(listed: list[Any], reference: FloatArray) -> FloatArray:
+def _with_references(listed: Sequence[Sequence[float | None]], reference: FloatArray) -> FloatArray:
     """Return a score and its standard error [2, N + R]; references have no standard error."""
     errors = np.full(len(reference), math.nan)
     return np.stack(
@@ -259,5 +260,5 @@ def _with_references(listed: list[Any], reference: FloatArray) -> FloatArray:
     )
 
 
-def _to_floats(column: Any) -> FloatArray:
+def _to_floats(column: Sequence[float | None]) -> FloatArray:
     return np.array([math.nan if number is None else number for number in column], dtype=np.float64)

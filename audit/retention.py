@@ -105,7 +105,7 @@ class _Thing:
     creation_time: float
     code: str
     reference: str
-    remove: Callable[[], object]
+    remove: Callable[[], None]
     is_locked: bool = False
 
 
@@ -257,7 +257,7 @@ def _describe_shelved(shelf: Shelf[Any], folder: Path) -> _Thing:
     )
 
 
-def _to_seconds(time_stamp: Any) -> float:
+def _to_seconds(time_stamp: str | float) -> float:
     """Return a time stamp as seconds since 1970, unchanged if it is a float; 0 if there is none."""
     with suppress(ValueError, TypeError):
         return (

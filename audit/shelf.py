@@ -29,17 +29,21 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Generic, TypeAlias, TypeVar
 
 from audit.errors import AuditError, make_version_error
 from audit.foreign import open_regular
 from audit.home import check_change_allowed, home_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 T = TypeVar("T")
 MAX_TITLE_CHARS = 80
@@ -119,6 +123,8 @@ def fingerprint(path: Path, *, on_bytes: Callable[[int], None] = lambda n: None)
     return digest.hexdigest()
 
 
+JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | float | int | bool | None"
+"""A value to be written as JSON. What is read is a `pydantic.JsonValue`."""
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -138,7 +144,7 @@ def digest_json(
     sort_keys: bool = True,
     ensure_ascii: bool = True,
     is_compact: bool = False,
-    default: Callable[[Any], object] | None = None,
+    default: Callable[[NDArray[np.generic]], object] | type[str] | None = None,
 ) -> str:
     """Return the SHA-256 of a JSON value in hexadecimal; NaN is allowed.
 
@@ -397,7 +403,7 @@ class Shelf(Generic[T]):
     label: str  # the name of such a thing in errors
     read: Callable[[Path], T]  # makes the thing from its folder
     # the key by which the list is sorted, the largest first
-    newest: Callable[[T], Any] = attrgetter("created")
+    newest: Callable[[T], str | float] = attrgetter("created")
 
     def home(self) -> Path:
         """Return the kind's folder, made with mode 700; raises like `audit.home.data_home`."""

@@ -73,7 +73,7 @@ def _with_minus_sign(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-Cells = Sequence[object]
+Cells = Sequence[str | float | None]
 
 
 def markdown_table(head: Cells, rows: Iterable[Cells]) -> str:
@@ -150,7 +150,7 @@ def read_csv_table(text: str, *, encoding: str, subject: str) -> Table:
     """Read the text of a CSV file; a first line such as "sep=;" names the delimiter."""
     refuse_other_formats(text, subject=subject)
     delimiter, begin = find_delimiter(text, subject=subject)
-    # Counted before parsing, because a cell of two characters becomes an object of fifty bytes.
+    # Counted before parsing, because a cell of two characters becomes one of fifty bytes.
     if text.count(delimiter) > MAX_CELLS or text.count("\n") > _MAX_LINES:
         raise _too_many_cells(subject)
     lines = io.StringIO(text[begin:], newline="")
@@ -327,7 +327,7 @@ def read_json_rows(text: str, *, subject: str) -> Iterator[Row | RowNote]:
     """Read the objects of an uploaded JSONL file, as `read_json_records` does."""
     refuse_other_formats(text, subject=subject)
     text = text.removesuffix("\n")
-    if text.count("\n") >= MAX_ROWS:  # before each line becomes an object
+    if text.count("\n") >= MAX_ROWS:  # before each line is parsed
         raise AuditError(
             "The file has more than {max_rows:,} lines.", where=subject, max_rows=MAX_ROWS
         )
@@ -374,9 +374,7 @@ def _unnamed_column(column: int, *, subject: str) -> AuditError:
     )
 
 
-def write_table(
-    header: Sequence[str], rows: Iterable[Sequence[object]], *, bom: bool = False
-) -> str:
+def write_table(header: Sequence[str], rows: Iterable[Cells], *, bom: bool = False) -> str:
     """Return a CSV text in which no cell is a formula and numbers stay numbers.
 
     Text is quoted; where it begins like a formula (= + - @, tab, line break, NUL, their full-width

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic.fields import FieldInfo
 
 from audit.errors import AuditError, Message
 from audit.progress import ProgressListener, StopQuestion
-from audit.shelf import digest_json
+from audit.shelf import JSON, digest_json
 
 Device = Literal["auto", "cpu", "cuda"]
+FileState = list[str | int]
+"""Path, size and change time of a file."""
 Columns = tuple[tuple[str, str], ...]
 """(field of a note, name of its column), for headings that are not known."""
 MAX_SEED = 2**63 - 1
@@ -103,7 +105,7 @@ class Question:
     device: str
     digest: str  # identifies the question; equal questions are answered once
     audits: tuple[str, ...]  # digests of the audits that will answer it; empty if none
-    order: Mapping[str, Any]  # the task as JSON values
+    order: Mapping[str, JsonValue]  # the task as JSON values
 
 
 class Task(Record):
@@ -128,7 +130,7 @@ class Task(Record):
         self,
         *,
         label: str,
-        about: object,
+        about: JSON,
         device: str = "cpu",
         audits: tuple[str, ...] = (),
     ) -> Question:
@@ -146,7 +148,7 @@ class Task(Record):
         """Remove private files that killed processes of this kind left behind."""
 
     @classmethod
-    def from_order(cls, order: Mapping[str, Any]) -> Self:
+    def from_order(cls, order: Mapping[str, JsonValue]) -> Self:
         """Return the task that an order of the table describes."""
         try:
             return cls.model_validate_json(canonical_json(order))
@@ -168,9 +170,9 @@ def queue_of(device: str) -> str:
     return device if device in DEVICES else "cuda" if _FIRST_GPU.exists() else "cpu"
 
 
-def read_file_states(*paths: Path | None, where: str) -> list[list[object]]:
+def read_file_states(*paths: Path | None, where: str) -> list[FileState]:
     """Return path, size and change time of files, or of the files in folders, to notice changes."""
-    states: list[list[object]] = []
+    states: list[FileState] = []
     try:
         for path in filter(None, paths):
             files = sorted(path.iterdir()) if path.is_dir() else [path]
@@ -180,7 +182,7 @@ def read_file_states(*paths: Path | None, where: str) -> list[list[object]]:
     return states
 
 
-def canonical_json(value: Any) -> bytes:
+def canonical_json(value: JSON) -> bytes:
     """Return a JSON value as bytes that are the same on every machine."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 

@@ -12,7 +12,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Any
+from typing import Protocol
 
 from audit.errors import AuditError, Message
 from audit.foreign import SAVE_AS_UTF8, is_zip, read_zip_members
@@ -88,7 +88,16 @@ def _check_parts(data: bytes, *, subject: str) -> None:
         raise AuditError(error.what, where=subject, do=error.do or SAVE_AS_UTF8) from None
 
 
-def _read_rows(sheet: Any, *, subject: str) -> Iterator[tuple[int, list[str]]]:
+CellValue = str | float | datetime.date | datetime.time | None
+
+
+class _Sheet(Protocol):
+    def reset_dimensions(self) -> None: ...
+
+    def iter_rows(self, *, values_only: bool) -> Iterator[tuple[CellValue, ...]]: ...
+
+
+def _read_rows(sheet: _Sheet, *, subject: str) -> Iterator[tuple[int, list[str]]]:
     """Yield number and cells of each row, without empty cells at its end."""
     n_cells = 0
     sheet.reset_dimensions()  # the size that a file states is not trusted
@@ -110,7 +119,7 @@ def _read_rows(sheet: Any, *, subject: str) -> Iterator[tuple[int, list[str]]]:
         yield number, cells
 
 
-def _cell_text(value: Any) -> str:
+def _cell_text(value: CellValue) -> str:
     """Return a cell as a CSV file would contain it."""
     if value is None:
         return ""

@@ -19,14 +19,15 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
-JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | float | int | bool | None"
+from audit.shelf import JSON
 
 _MAGIC = b"kartaud1"
 _N_HEADER_BYTES = len(_MAGIC) + 32 + 4
@@ -94,7 +95,7 @@ def content_key(kind: str, parts: Mapping[str, JSON]) -> str:
     return f"{kind}/{hashlib.sha256(content).hexdigest()}"
 
 
-def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> bytes:
+def encode(*, arrays: Mapping[str, NDArray[np.generic]], meta: Mapping[str, JSON]) -> bytes:
     """Return arrays and JSON as one zip archive; equal content gives equal bytes.
 
     The bytes are equal only for the same version of zlib; `decode` reads those of every version.
@@ -117,7 +118,7 @@ def encode(*, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]) -> b
 
 def decode(body: bytes | memoryview) -> Stored:
     """Return the arrays and JSON that `encode` took. Raises CorruptValueError for other bytes."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as zipped:
             meta = _decode_json(json.loads(zipped.read(_META)))
@@ -150,7 +151,7 @@ def unseal(payload: bytes) -> tuple[str, memoryview]:
     return name.decode("ascii", errors="replace"), view[_N_HEADER_BYTES + n_key_bytes :]
 
 
-def _write_npy(array: NDArray[Any]) -> bytes:
+def _write_npy(array: NDArray[np.generic]) -> bytes:
     plain = np.asarray(array)
     if plain.dtype.kind not in _DTYPE_KINDS:
         raise TypeError(f"numbers of type {plain.dtype} cannot be stored without pickle")
@@ -161,7 +162,7 @@ def _write_npy(array: NDArray[Any]) -> bytes:
     return out.getvalue()
 
 
-def _read_npy(data: bytes) -> NDArray[Any]:
+def _read_npy(data: bytes) -> NDArray[np.generic]:
     # numpy reads the header with `ast`, which sometimes fails if several threads do so at once
     # (CPython 3.11: "AST constructor recursion depth mismatch"). Our headers have only one form.
     header = _NPY_HEADER.match(data)
@@ -171,11 +172,11 @@ def _read_npy(data: bytes) -> NDArray[Any]:
     sizes = tuple(map(int, re.findall(rb"\d+", header[2])))
     if math.prod(sizes) * dtype.itemsize != len(data) - header.end():
         raise ValueError("an array has another size")
-    read_only: NDArray[Any] = np.ndarray(sizes, dtype, data, header.end())
+    read_only: NDArray[np.generic] = np.ndarray(sizes, dtype, data, header.end())
     return read_only.copy()
 
 
-def _encode_json(value: Any) -> Any:
+def _encode_json(value: JSON) -> JsonValue:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -189,9 +190,9 @@ def _encode_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _decode_json(value: Any) -> Any:
+def _decode_json(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         if set(value) == {_FLOAT}:
-            return float(value[_FLOAT])
+            return float(str(value[_FLOAT]))
         return {name: _decode_json(item) for name, item in value.items()}
     return [_decode_json(item) for item in value] if isinstance(value, list) else value

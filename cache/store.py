@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import diskcache
+import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError, make_version_error
 from audit.home import check_change_allowed
-from audit.shelf import Lock, sync_to_disk, take_lock, whole_file
+from audit.shelf import JSON, Lock, sync_to_disk, take_lock, whole_file
 from cache.payload import (
-    JSON,
     CorruptValueError,
     Stored,
     check_key,
@@ -93,7 +93,7 @@ class Store:
         """Do nothing: no file stays open between two calls."""
 
     def put(
-        self, key: str, *, arrays: Mapping[str, NDArray[Any]], meta: Mapping[str, JSON]
+        self, key: str, *, arrays: Mapping[str, NDArray[np.generic]], meta: Mapping[str, JSON]
     ) -> None:
         """Store arrays and JSON under a key. The last writer wins; equal content is not rewritten.
 
@@ -174,7 +174,7 @@ class Store:
                 reason=reason,
             ) from error
 
-    def _use_index(self, operation: Callable[[Any], T]) -> T:
+    def _use_index(self, operation: Callable[[_Index], T]) -> T:
         """Use the index, rebuilt if it is missing or damaged; the caller holds the lock."""
         folder, values = self.directory / _INDEX, self.directory / _VALUES
         try:
@@ -211,7 +211,7 @@ class Store:
         path.rename(aside / f"{secrets.token_hex(8)}-{path.name}")
 
 
-def _delist(keys: Iterable[str], index: Any) -> None:
+def _delist(keys: Iterable[str], index: _Index) -> None:
     with index.transact():  # one wait for the disk
         for key in keys:
             index.delete(key)
@@ -220,14 +220,14 @@ def _delist(keys: Iterable[str], index: Any) -> None:
 class _Keys(diskcache.Disk):  # type: ignore[misc]
     """Stores only keys; nothing is unpickled, and no file is removed."""
 
-    def get(self, key: Any, raw: Any) -> str:
+    def get(self, key: str, raw: bool) -> str:
         try:
             check_key(key)
         except (ValueError, TypeError):
             raise sqlite3.DatabaseError("a row of the index is no key") from None
         return str(key)
 
-    def remove(self, file_path: Any) -> None:
+    def remove(self, file_path: str) -> None:
         pass
 
 

@@ -25,6 +25,7 @@ from audit.bench.race import BenchSettings, find_best_batch
 from audit.models.forward import Forward
 from audit.models.load import pick_device
 from audit.names.spelling import FIRST, LAST, NO_TWIN, PartPieces
+from audit.shelf import JSON
 from audit.stats import IntArray
 
 CLS, SEP, MASK, FIRST_WORD = 101, 102, 103, 104
@@ -74,7 +75,7 @@ def make_generation_task(settings: BenchSettings) -> GenerationTask:
     )
 
 
-def measure_generation(settings: BenchSettings) -> dict[str, Any]:
+def measure_generation(settings: BenchSettings) -> dict[str, JSON]:
     """Measure scenario 1 in document-steps."""
     device = pick_device(settings.device)
     task, n_documents = (
@@ -124,7 +125,7 @@ def _draw_words(n: int, settings: BenchSettings, key: int = 0) -> list[int]:
     return words
 
 
-def _run_plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: int) -> float:
+def _run_plain_steps(model: nn.Module, task: GenerationTask, batch: int, *, n_steps: int) -> float:
     """Run steps of `batch` documents the plain way; return the number of document-steps."""
     device = next(model.parameters()).device
     state = torch.tensor(task.prompt, device=device).repeat(batch, 1)  # [B, L]
@@ -139,7 +140,7 @@ def _run_plain_steps(model: Any, task: GenerationTask, batch: int, *, n_steps: i
     return float(batch * n_steps)
 
 
-def measure_posterior(settings: BenchSettings) -> dict[str, Any]:
+def measure_posterior(settings: BenchSettings) -> dict[str, JSON]:
     """Measure scenario 2 in inputs, with dropout on and every name scored."""
     device = pick_device(settings.device)
     task, batch = make_posterior_task(settings), settings.batch or _N_DRAWS_OF_LENGTH
@@ -203,7 +204,7 @@ def make_posterior_task(settings: BenchSettings) -> PosteriorTask:
 class _PlainPosteriors:
     """The baseline of scenario 2: all inputs padded to one length, in training mode."""
 
-    def __init__(self, model: Any, task: PosteriorTask) -> None:
+    def __init__(self, model: nn.Module, task: PosteriorTask) -> None:
         self._model, self._names = model, task.pieces[0].ids[:, :, 0]  # [N, 2]
         prompts = [template.ids((1, 1), mask=MASK) for template in task.templates]
         longest = round(_PADDED * np.mean([len(ids) for ids, _ in prompts]))
@@ -231,7 +232,9 @@ class _PlainPosteriors:
         return float(batch)
 
 
-def _logit_errors(model: Any, forward: Forward, ids: Tensor, places: Tensor) -> dict[str, float]:
+def _logit_errors(
+    model: nn.Module, forward: Forward, ids: Tensor, places: Tensor
+) -> dict[str, float]:
     """Return how far the product's logits are from transformers' in float32, dropout off."""
     with torch.inference_mode():
         rows = torch.arange(len(ids), device=ids.device).unsqueeze(1)

@@ -17,12 +17,12 @@ import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
 from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
+from audit.shelf import JSON
 
 N_NOTES_MIMIC = 2_080_000
 _COUNTS = (1, 2, 4, 8)
@@ -47,12 +47,12 @@ PLACES = (
 )
 
 
-def measure_corpora(n_megabytes: int) -> dict[str, Any]:
+def measure_corpora(n_megabytes: int) -> dict[str, JSON]:
     """Measure all builds of a file of `n_megabytes` in a temporary folder."""
     with TemporaryDirectory() as folder:
         notes = Path(folder) / "NOTEEVENTS.csv"
         n_notes = write_notes(notes, n_bytes=n_megabytes * 1_000_000)
-        rows = {
+        rows: dict[str, dict[str, float]] = {
             "wc": time_command(["wc", str(notes)]),
             "gzip": time_command(["gzip", "-6", "-c", str(notes)]),
         }
@@ -101,7 +101,7 @@ def write_notes(path: Path, *, n_bytes: int) -> int:
     return n_notes
 
 
-def time_command(command: list[str]) -> dict[str, Any]:
+def time_command(command: list[str]) -> dict[str, float]:
     """Return the seconds of a command; its output is thrown away."""
     start, usage_before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
@@ -114,7 +114,7 @@ def time_command(command: list[str]) -> dict[str, Any]:
 
 def build_corpus(
     notes: Path, folder: Path, *, counts: tuple[int, ...], workers: int
-) -> dict[str, Any]:
+) -> dict[str, JSON]:
     """Make a corpus in this process; return seconds, peak memory and counts."""
     start = time.perf_counter()
     order = CorpusTask(notes=notes, seed=1, canary_counts=counts, workers=workers)

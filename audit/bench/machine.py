@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from audit.bench.race import BenchSettings, quotients, race_works, spread
 from audit.models.forward import may_pack, read_processor_facts
+from audit.shelf import JSON
 
 _INSTRUCTIONS = {"AVX2": "avx2", "AVX-512": "avx512f", "bfloat16": "avx512_bf16", "AMX": "amx_bf16"}
 """Instructions that decide the class of a processor -> the flag of each."""
@@ -22,7 +24,7 @@ _LARGE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the product that shows a device's peak."""
 
 
-def describe_machine(device: str) -> dict[str, Any]:
+def describe_machine(device: str) -> dict[str, JSON]:
     """Return processor, class, cores, GPU and versions, which are shown beside a result."""
     facts = read_processor_facts()
     model = re.search(r"^model name\s*:\s*(.+)$", facts, re.MULTILINE)
@@ -78,19 +80,26 @@ def _product(n_rows: int, shapes: list[tuple[int, int]], *, dtype: str, device: 
     return work
 
 
-def _prepare_product(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], object]:
-    kernels: Any = torch.ops.mkldnn
+def _prepare_product(x: torch.Tensor, weight: torch.Tensor) -> Callable[[], Tensor]:
+    kernels = torch.ops.mkldnn
     if not may_pack(weight):
         return lambda: torch.nn.functional.linear(x, weight)
     packed = kernels._reorder_linear_weight(weight)
     return lambda: kernels._linear_pointwise(x, packed, None, "none", [], "")
 
 
-def _count_linear_flops(x: Any, weight: Any, *others: Any, out_shape: Any, **named: Any) -> int:
+Shape = Sequence[int]
+Argument = Shape | str | float | None
+"""An argument of an operation; a tensor is represented by its shape."""
+
+
+def _count_linear_flops(x: Shape, *others: Argument, out_shape: Shape, **named: Argument) -> int:
     return 2 * int(torch.Size(x).numel()) * int(out_shape[-1])
 
 
-def _count_attention_flops(query: Any, key: Any, *others: Any, out_shape: Any, **named: Any) -> int:
+def _count_attention_flops(
+    query: Shape, key: Shape, *others: Argument, out_shape: Shape, **named: Argument
+) -> int:
     return 4 * int(torch.Size(query).numel()) * int(key[-2])
 
 
@@ -117,8 +126,8 @@ def measure_race(
     gflop: dict[str, float] = {}
 
     def count_flops(name: str, work: Work) -> None:
-        kernels: Any = torch.ops
-        extra: dict[Any, Any] = {
+        kernels = torch.ops
+        extra = {
             kernels.mkldnn._linear_pointwise: _count_linear_flops,
             kernels.aten._scaled_dot_product_flash_attention_for_cpu: _count_attention_flops,
         }

@@ -21,6 +21,7 @@ from audit.bench.race import BenchSettings
 from audit.models.forward import use_exact_float32
 from audit.models.load import pick_device
 from audit.rng import generator
+from audit.shelf import JSON
 from audit.training.config import TrainSettings
 from audit.training.loop import Hardware, keep_memory
 from audit.training.masked_lm import MaskedLearner
@@ -30,7 +31,7 @@ _LENGTH, _BATCH = 128, 8
 _N_STEPS = 1_000_000  # of a training that is never finished: the learning rate is constant
 
 
-def measure_pretraining(settings: BenchSettings) -> dict[str, Any]:
+def measure_pretraining(settings: BenchSettings) -> dict[str, JSON]:
     """Measure pre-training in rows; `largest_difference_of_losses` is in nats a token."""
     device, batch = pick_device(settings.device), settings.batch or _BATCH
     length = settings.n_tokens or _LENGTH
@@ -82,7 +83,7 @@ class _PlainLoop:
     """The plain loop, as one writes it first."""
 
     def __init__(self, model: nn.Module, *, settings: TrainSettings, rows: _Rows) -> None:
-        self._model: Any = model
+        self._model = model
         self._settings, self._rows = settings, rows
         self._optimizer = torch.optim.AdamW(
             model.parameters(), lr=settings.learning_rate, eps=1e-6, foreach=True
@@ -95,7 +96,7 @@ class _PlainLoop:
         masked = mask_rows(rows, special=self._rows.special, share=share, rng=rng)
         labels = np.full_like(rows, -100)
         np.put_along_axis(labels, masked.positions, masked.targets, axis=1)
-        device = self._model.device
+        device = next(self._model.parameters()).device
         ids, device_labels = (torch.from_numpy(array).to(device) for array in (masked.ids, labels))
         self._model.train()
         loss = self._model(

@@ -59,7 +59,7 @@ def race_works(
     *,
     n_rounds: int,
     device: str,
-    first: Callable[[str, Callable[[], float]], object] = lambda name, work: work(),
+    first: Callable[[str, Callable[[], float]], float | None] = lambda name, work: work(),
 ) -> Rates:
     """Let works take turns; the order of every second round is reversed.
 

@@ -32,7 +32,7 @@ from audit.names.people import (
 from audit.notes.dates import DateContext, parse_day, replace_date
 from audit.notes.placeholders import BLANK, NAME_KINDS, Placeholder, find_placeholders, has_marks
 from audit.notes.read import Note
-from audit.shelf import create_file, whole_folder
+from audit.shelf import JSON, create_file, whole_folder
 
 
 class CorpusFile:
@@ -210,7 +210,7 @@ class _Writer:
         return replace_date(place.content, place.category, number=place.number, context=context)
 
 
-def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, object]]:
+def dummy_people(patients: PatientTable, *, seed: int) -> Iterator[dict[str, JSON]]:
     """Yield what is known about each patient: the identity, and by how much dates move."""
     for patient_id in patients:
         facts = patients.facts(patient_id)

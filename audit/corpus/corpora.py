@@ -22,7 +22,7 @@ from audit.corpus.truth import (
     TRUTH,
 )
 from audit.errors import Message
-from audit.shelf import Shelf, is_code, json_page, make_time_stamp, one_line
+from audit.shelf import JSON, Shelf, is_code, json_page, make_time_stamp, one_line
 from audit.tables import RowNote
 
 KINDS = ("dummy", "register")
@@ -86,7 +86,7 @@ def describe_corpus(
     n_notes: int,
     n_patients: int,
     n_held_out: int = 0,
-    **settings: Any,
+    **settings: JSON,
 ) -> bytes:
     """Return the content of `corpus.json`; `settings` are further settings as JSON values."""
     return json_page(
@@ -105,7 +105,7 @@ def describe_corpus(
     )
 
 
-def corpus_line(corpus: KeptCorpus) -> dict[str, Any]:
+def corpus_line(corpus: KeptCorpus) -> dict[str, JSON]:
     """Return a corpus as JSON values, without its path; None patients if the notes name none."""
     line = {name: value for name, value in asdict(corpus).items() if name != "path"}
     return line | {"n_patients": corpus.n_patients or None}

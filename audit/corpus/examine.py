@@ -249,7 +249,7 @@ class Tally:
 
     def coverage(self) -> MentionCoverage:
         """Return the counts of mentions."""
-        numbers: dict[str, Any] = dict(self.numbers)
+        numbers: dict[str, int] = dict(self.numbers)
         return MentionCoverage(
             **numbers,
             n_by_role=tuple(sorted((+self.roles).items())),

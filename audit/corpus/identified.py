@@ -30,6 +30,7 @@ from audit.patients.finder import (
     build_patient_finder,
 )
 from audit.patients.register import PatientRegister
+from audit.shelf import JSON
 from audit.text import is_unspaced
 
 _MARKS = {
@@ -98,7 +99,7 @@ class RegisterFinder:
         return mask_registered(note, pieces=pieces, full_names=self.full_names)
 
 
-def registered_people(register: PatientRegister) -> Iterator[dict[str, object]]:
+def registered_people(register: PatientRegister) -> Iterator[dict[str, JSON]]:
     """Yield the records of `people.jsonl` for the patients with a full name."""
     for patient, people in register.people.items():
         names = dict.fromkeys((person.first, person.middle, person.last) for person in people)

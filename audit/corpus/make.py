@@ -92,7 +92,7 @@ from audit.patients.households import read_households
 from audit.patients.register import PatientRegister, read_register
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import MAX_TITLE_CHARS, building_folder, json_line, json_page, new_identifier
+from audit.shelf import JSON, MAX_TITLE_CHARS, building_folder, json_line, json_page, new_identifier
 from audit.tables import RowNote
 from audit.task import MAX_SEED, Columns, Contact, Question, Task, read_file_states
 
@@ -372,7 +372,7 @@ class _Making:
                 is_named[person] = is_named.get(person, False) or has_name
         return is_named
 
-    def _records(self) -> Iterator[dict[str, object]]:
+    def _records(self) -> Iterator[dict[str, JSON]]:
         """Yield the record of each patient for `people.jsonl`."""
         if self._register:
             return registered_people(self._register)

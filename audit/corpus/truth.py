@@ -17,6 +17,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import JsonValue
+
 from audit.errors import AuditError
 
 PRIVATE, PUBLIC, TRUTH = "private.jsonl", "public.jsonl", "truth.jsonl"
@@ -46,7 +48,7 @@ class Place(NamedTuple):
     kind, role
         Kind of the value in D_private, and role of its person: "patient", "staff", `CANARY` ...
     identity
-        Key of the person or object. Values of one identity and kind are the same, except dates,
+        Key of the person or thing. Values of one identity and kind are the same, except dates,
         which move by the interval of the patient, and the full stop of an initial.
     value
         The text in D_private.
@@ -133,7 +135,7 @@ class NoteTruth:
         return place.source_stop if is_end else place.source_start
 
 
-def places_of(plain: Any) -> tuple[Place, ...]:
+def places_of(plain: Iterable[Mapping[str, Any]]) -> tuple[Place, ...]:
     """Return the places of a record of the truth file, in order."""
     try:
         return tuple(
@@ -145,7 +147,7 @@ def places_of(plain: Any) -> tuple[Place, ...]:
 
 def corpus_notes(
     folder: Path, *, on_bytes: Callable[[int], None]
-) -> Iterator[tuple[bytes, dict[str, Any], tuple[Place, ...]]]:
+) -> Iterator[tuple[bytes, dict[str, JsonValue], tuple[Place, ...]]]:
     """Yield each note of D_private as its line and its fields, with its places.
 
     `on_bytes` is called with the number of bytes of each line.

@@ -506,7 +506,7 @@ def _yield_published(controls: str, *, attack: str, model: str) -> Iterator[Cell
 
 def _count_table(table: Sequence[tuple[int, int]], *, title: str) -> str:
     n_names, n_total = sum(n for _, n in table), sum(count * n for count, n in table)
-    row = ("Names", *(n for _, n in table), f"{n_names} ({n_total})")
+    row: Cells = ("Names", *(n for _, n in table), f"{n_names} ({n_total})")
     return markdown_table((title, *(count for count, _ in table), "all"), [row])
 
 

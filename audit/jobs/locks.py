@@ -52,7 +52,7 @@ def explain_unusable(error: Exception) -> AuditError:
     return AuditError(
         "The list of jobs cannot be read or written ({reason}).",
         do="See that the disk has room and that the data directory is writable, then try again.",
-        reason=getattr(error, "strerror", "") or error,
+        reason=getattr(error, "strerror", "") or str(error),
     )
 
 

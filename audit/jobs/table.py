@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from audit.errors import AuditError, Message, make_version_error
 from audit.jobs.locks import explain_unusable, jobs_dir, table_lock
 from audit.progress import FINISHING, LOADING, Progress, ProgressListener
@@ -85,7 +87,7 @@ class Job:
         return (self.phase or LOADING).replace(" model: ", "_").replace(" ", "_")
 
 
-def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
+def write_order(job_id: str, *, order: Mapping[str, JsonValue]) -> None:
     """Store an order completely or not at all, readable only by its owner."""
     try:
         with whole_file(_find_order_path(job_id)) as file:
@@ -94,7 +96,7 @@ def write_order(job_id: str, *, order: Mapping[str, Any]) -> None:
         raise explain_unusable(error) from None
 
 
-def read_order(job_id: str) -> dict[str, Any]:
+def read_order(job_id: str) -> dict[str, JsonValue]:
     """Return a job's order. Raises AuditError if it is missing or damaged."""
     try:
         order = json.loads(_find_order_path(job_id).read_text(encoding="ascii"))
@@ -159,7 +161,7 @@ def insert(
     job_id = job_id or new_identifier()
     if not result:
         write_order(job_id, order=question.order)
-    values = dict(
+    values: dict[str, SqlValue] = dict(
         job_id=job_id,
         kind=question.kind,
         label=question.label,
@@ -315,12 +317,15 @@ def forget(job_id: str) -> None:
         forget_order(job_id)
 
 
-def _change(job_id: str, condition: str, change: str, **values: Any) -> bool:
+SqlValue = str | int | float | None
+
+
+def _change(job_id: str, condition: str, change: str, **values: SqlValue) -> bool:
     query = f"update jobs set {change} where job_id = :job_id and {condition}"
     return _execute(query, values | {"job_id": job_id, "now": make_time_stamp()}) > 0
 
 
-def _execute(query: str, values: Any) -> int:
+def _execute(query: str, values: Mapping[str, SqlValue] | tuple[SqlValue, ...]) -> int:
     """Execute a statement and return the number of rows that it changed."""
     with _open_table() as table:
         return table.execute(query, values).rowcount

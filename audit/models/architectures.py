@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from audit.errors import AuditError
 from audit.foreign import name_place
@@ -81,7 +81,7 @@ class ModelConfig(BaseModel):
     n_position_rows: PositionRows = Field(default=512, alias="max_position_embeddings")
     pad_token_id: Id | None = 0
     is_tied: bool = Field(default=True, alias="tie_word_embeddings")
-    settings: dict[str, Any]
+    settings: dict[str, JsonValue]
     """All settings with their values in the file, under the names that transformers uses."""
 
     @model_validator(mode="after")
@@ -119,7 +119,7 @@ class ModelConfig(BaseModel):
         return 1
 
     @property
-    def library_settings(self) -> dict[str, Any]:
+    def library_settings(self) -> dict[str, JsonValue]:
         """The settings with which transformers builds the module; equal for equal modules."""
         return self.settings
 
@@ -206,7 +206,7 @@ class _BigBird(_Bert):
     rescale_embeddings: bool = False
 
     @property
-    def library_settings(self) -> dict[str, Any]:
+    def library_settings(self) -> dict[str, JsonValue]:
         """The settings for transformers. Attention is full: the sparse one draws at random."""
         return self.settings | {"attention_type": "original_full"}
 
@@ -311,7 +311,7 @@ class _Deberta(_Bert):
         return self.max_relative_positions if is_given else self.n_position_rows
 
     @property
-    def library_settings(self) -> dict[str, Any]:
+    def library_settings(self) -> dict[str, JsonValue]:
         """The settings for transformers, which would take an optional size of None as a size."""
         settings = {
             key: value
@@ -319,7 +319,7 @@ class _Deberta(_Bert):
             if value is not None or key not in ("embedding_size", "attention_head_size")
         }
         if isinstance(self.pos_att_type, str):
-            settings["pos_att_type"] = self.pos_att_type.split("|")
+            settings["pos_att_type"] = [*self.pos_att_type.split("|")]
         return settings
 
 
@@ -408,23 +408,25 @@ class _ModernBert(ModelConfig):
         }
 
     @property
-    def library_settings(self) -> dict[str, Any]:
+    def library_settings(self) -> dict[str, JsonValue]:
         """The settings for transformers, those of older files in the form of today."""
         settings = dict(self.settings)
-        interval = settings.pop("global_attn_every_n_layers")
+        for name in ("global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"):
+            del settings[name]
+        interval = self.global_attn_every_n_layers
         thetas = {
-            "full_attention": settings.pop("global_rope_theta"),
-            "sliding_attention": settings.pop("local_rope_theta"),
+            "full_attention": self.global_rope_theta,
+            "sliding_attention": self.local_rope_theta,
         }
         given_parameters = self.rope_parameters or {}
         thetas |= {reach: given.rope_theta for reach, given in given_parameters.items()}
         settings["rope_parameters"] = {
-            reach: {"rope_type": "default", "rope_theta": float(theta)}
-            for reach, theta in thetas.items()
+            reach: {"rope_type": "default", "rope_theta": theta} for reach, theta in thetas.items()
         }
-        settings["layer_types"] = self.layer_types or [
+        layer_types = self.layer_types or [
             "sliding_attention" if i % interval else "full_attention" for i in range(self.n_layers)
         ]
+        settings["layer_types"] = [*layer_types]
         return settings
 
 
@@ -464,7 +466,7 @@ SUPPORTED_KINDS: Mapping[str, Kind] = {
 }
 """The supported kinds of models by their `model_type` in config.json."""
 # Settings that change the arithmetic and have only one accepted value; others are refused.
-_ONLY: dict[str, object] = {
+_ONLY: dict[str, JsonValue] = {
     "is_decoder": False,
     "position_embedding_type": "absolute",
     "use_bias": True,
@@ -475,7 +477,7 @@ _ONLY: dict[str, object] = {
 }
 
 
-def walk_entries(value: object) -> Iterator[tuple[str, Any]]:
+def walk_entries(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
     """Yield every key and value of the objects in a value of JSON, however deep."""
     waiting = [value]
     while waiting:
@@ -486,7 +488,7 @@ def walk_entries(value: object) -> Iterator[tuple[str, Any]]:
         waiting += element if isinstance(element, list) else ()
 
 
-def refuse_code_keys(value: object, *, place: str) -> None:
+def refuse_code_keys(value: JsonValue, *, place: str) -> None:
     """Refuse settings by which a file could load code.
 
     These are `auto_map`, `trust_remote_code`, quantisation, any "kernel" key, and an attention or
@@ -507,7 +509,7 @@ def refuse_code_keys(value: object, *, place: str) -> None:
             )
 
 
-def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
+def parse_config(raw: dict[str, JsonValue], *, place: str) -> ModelConfig:
     """Check a parsed `config.json` against the allow-list and its bounds."""
     refuse_code_keys(raw, place=place)
     kind = SUPPORTED_KINDS.get(str(raw.get("model_type")))
@@ -541,8 +543,8 @@ def parse_config(raw: Mapping[str, object], *, place: str) -> ModelConfig:
 
 
 def _resolve_second_names(
-    raw: Mapping[str, object], *, names: Mapping[str, tuple[str, int]]
-) -> tuple[Mapping[str, object], list[str]]:
+    raw: Mapping[str, JsonValue], *, names: Mapping[str, tuple[str, int]]
+) -> tuple[dict[str, JsonValue], list[str]]:
     """Return settings by their first names, and the second names that contradict them."""
     settings, wrong = dict(raw), []
     for second_name, (name, factor) in names.items():

@@ -11,7 +11,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Literal
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError, Message
 from audit.models.character_map import CharacterMap, decode_character_map
@@ -27,11 +29,11 @@ _INSIDE_A_WORD = "##"
 _SPACE_MARK = "▁"
 _SPACES_AS_BYTES = "ĠĊĉ"
 _LETTERS = re.compile("[A-Za-z\u00c0-\u058f]")  # of scripts in which words begin with a capital
-_UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+_UNICODE_FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
 
-Normalizer = Mapping[str, Any] | None
+Normalizer = Mapping[str, JsonValue] | None
 """A normalizer in the form of tokenizer.json."""
-Settings = Mapping[str, object]
+Settings = Mapping[str, JsonValue]
 
 
 def build_bert_normalizer(settings: Settings) -> Normalizer:
@@ -148,11 +150,13 @@ def _explain_misfit(tokens: Sequence[str], normalizer: Normalizer) -> Message | 
     return None
 
 
-def _list_components(normalizer: Normalizer) -> Iterator[Mapping[str, Any]]:
+def _list_components(normalizer: Normalizer) -> Iterator[Mapping[str, JsonValue]]:
     """Yield the components of a normalizer, in their order."""
     if normalizer is not None and normalizer.get("type") == "Sequence":
-        for part in normalizer.get("normalizers", ()):
-            yield from _list_components(part)
+        parts = normalizer.get("normalizers")
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                yield from _list_components(part)
     elif normalizer is not None:
         yield normalizer
 
@@ -169,9 +173,8 @@ def _folds_case(normalizer: Normalizer) -> bool:
 def _apply_unicode_forms(text: str, normalizer: Normalizer) -> str:
     """Return a text in the Unicode forms of a normalizer, without changing its letters."""
     for part in _list_components(normalizer):
-        if part["type"] in _UNICODE_FORMS:
-            text = unicodedata.normalize(part["type"], text)
-        elif part["type"] == "Precompiled":
+        text = _apply_unicode_form(text, part["type"])
+        if part["type"] == "Precompiled":
             # SentencePiece's maps are compatibility forms, some of them with folding.
             lines = zip(text.split("\n"), _map_lines(text, part), strict=True)
             text = "\n".join(
@@ -181,11 +184,17 @@ def _apply_unicode_forms(text: str, normalizer: Normalizer) -> str:
     return text
 
 
-def _read_map(part: Mapping[str, Any]) -> CharacterMap:
+def _apply_unicode_form(text: str, kind: JsonValue) -> str:
+    """Return a text in a Unicode form; unchanged if a component has another kind."""
+    form = next((form for form in _UNICODE_FORMS if form == kind), None)
+    return unicodedata.normalize(form, text) if form else text
+
+
+def _read_map(part: Mapping[str, JsonValue]) -> CharacterMap:
     return decode_character_map(part.get("precompiled_charsmap"))
 
 
-def _map_lines(text: str, part: Mapping[str, Any]) -> list[str]:
+def _map_lines(text: str, part: Mapping[str, JsonValue]) -> list[str]:
     """Return the lines of a text after a map of characters, which would join them."""
     return _read_map(part).replace(text, besides="\n").split("\n")
 
@@ -196,8 +205,7 @@ def _fold(text: str, normalizer: Normalizer) -> str:
         kind = part["type"]
         is_bert, is_lower = kind == "BertNormalizer", bool(part.get("lowercase"))
         strips = part.get("strip_accents")
-        if kind in _UNICODE_FORMS:
-            text = unicodedata.normalize(kind, text)
+        text = _apply_unicode_form(text, kind)
         if kind == "Precompiled":
             text = "\n".join(_map_lines(text, part))
         if kind == "StripAccents":

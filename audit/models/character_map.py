@@ -15,6 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.models.model_folder import COPY_TOKENIZER
@@ -60,7 +61,7 @@ class CharacterMap:
         return char
 
 
-def decode_character_map(text: object) -> CharacterMap:
+def decode_character_map(text: JsonValue) -> CharacterMap:
     """Return the map in a setting of tokenizer.json, which is written in base 64."""
     if not isinstance(text, str) or len(text) > 2 * MAX_MAP_BYTES:
         raise _make_map_error()

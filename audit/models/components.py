@@ -10,8 +10,9 @@ character at most `MAX_REPLACEMENT_BYTES` long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.models.character_map import decode_character_map
@@ -50,73 +51,77 @@ _SPLITS = (
 )
 """Regular expressions by which byte-level tokenizers split words: GPT-2's and its successors'."""
 
-Check = Callable[[Any], bool]
+Check = Callable[[JsonValue], bool]
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: JsonValue) -> bool:
     return value is None or isinstance(value, bool)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: JsonValue) -> bool:
     return value is None or (isinstance(value, str) and len(value) <= _MAX_CHARS)
 
 
-def _is_token(value: Any) -> bool:
+def _is_letter(value: JsonValue) -> bool:
+    return isinstance(value, str) and len(value) <= 1
+
+
+def _is_token(value: JsonValue) -> bool:
     return isinstance(value, str) and len(value) <= MAX_TOKEN_CHARS
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: JsonValue) -> bool:
     return type(value) is int and 0 <= value <= _MAX_LENGTH
 
 
-def _is_few(value: Any) -> bool:
+def _is_few(value: JsonValue) -> bool:
     return type(value) is int and 0 <= value <= _MAX_CHARS
 
 
-def _is_pattern(value: Any) -> bool:
+def _is_pattern(value: JsonValue) -> bool:
     match value:
-        case {"String": str(text)} if len(value) == 1:
+        case {"String": str(text), **rest} if not rest:
             return 0 < len(text) <= _MAX_CHARS
         # Only known ones: a hostile one ends the process inside the library.
-        case {"Regex": str(text)} if len(value) == 1:
+        case {"Regex": str(text), **rest} if not rest:
             return text in _ONE_OR_MORE or text in MARKED_BEGINNINGS
     return False
 
 
-def _is_split_pattern(value: Any) -> bool:
+def _is_split_pattern(value: JsonValue) -> bool:
     match value:
-        case {"Regex": str(text)} if len(value) == 1 and text in _SPLITS:
+        case {"Regex": str(text), **rest} if not rest and text in _SPLITS:
             return True
     return _is_pattern(value)
 
 
-def _is_character_map(value: Any) -> bool:
+def _is_character_map(value: JsonValue) -> bool:
     decode_character_map(value)
     return True
 
 
-def _is_pair(value: Any) -> bool:
+def _is_pair(value: JsonValue) -> bool:
     return (
         isinstance(value, list) and len(value) == 2 and _is_token(value[0]) and _is_count(value[1])
     )
 
 
-def _is_template(value: Any) -> bool:
-    def is_piece(piece: Any) -> bool:
+def _is_template(value: JsonValue) -> bool:
+    def is_piece(piece: JsonValue) -> bool:
         match piece:
-            case {"SpecialToken": {"id": name, "type_id": n}} if len(piece) == 1:
+            case {"SpecialToken": {"id": name, "type_id": n}, **rest} if not rest:
                 return _is_token(name) and _is_few(n)
-            case {"Sequence": {"id": "A" | "B", "type_id": n}} if len(piece) == 1:
+            case {"Sequence": {"id": "A" | "B", "type_id": n}, **rest} if not rest:
                 return _is_few(n)
         return False
 
     return isinstance(value, list) and len(value) <= _MAX_CHARS and all(map(is_piece, value))
 
 
-def _are_template_tokens(value: Any) -> bool:
-    def is_token(token: Any) -> bool:
+def _are_template_tokens(value: JsonValue) -> bool:
+    def is_token(token: JsonValue) -> bool:
         match token:
-            case {"id": name, "ids": list(ids), "tokens": list(texts)} if len(token) == 3:
+            case {"id": name, "ids": list(ids), "tokens": list(texts), **rest} if not rest:
                 is_short = len(ids) <= _MAX_CHARS and len(texts) <= _MAX_CHARS
                 return (
                     is_short
@@ -126,8 +131,9 @@ def _are_template_tokens(value: Any) -> bool:
                 )
         return False
 
-    is_table = isinstance(value, dict) and len(value) <= _MAX_CHARS
-    return is_table and all(map(is_token, value.values()))
+    return (
+        isinstance(value, dict) and len(value) <= _MAX_CHARS and all(map(is_token, value.values()))
+    )
 
 
 def _make_choice_check(*values: str) -> Check:
@@ -169,7 +175,7 @@ _SETTINGS: Mapping[str, Mapping[str, Mapping[str, Check]]] = {
         "Precompiled": {"precompiled_charsmap": _is_character_map},
         "Strip": {"strip_left": _is_flag, "strip_right": _is_flag},
         "Replace": {"pattern": _is_pattern, "content": _is_text},
-        "Prepend": {"prepend": lambda value: _is_text(value) and len(value or "") <= 1},
+        "Prepend": {"prepend": lambda value: value is None or _is_letter(value)},
     },
     "pre_tokenizer": {
         "BertPreTokenizer": {},
@@ -244,24 +250,26 @@ _PADDING: Mapping[str, Check] = {
 }
 
 
-def _is_fixed(value: Any) -> bool:
+def _is_fixed(value: JsonValue) -> bool:
     match value:
-        case {"Fixed": int(n)} if len(value) == 1:
+        case {"Fixed": int(n), **rest} if not rest:
             return 0 < n <= _MAX_LENGTH
     return False
 
 
-def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
+def refuse_unknown_parts(tokenizer: Mapping[str, JsonValue]) -> None:
     """Refuse a parsed tokenizer.json that holds anything but known components in their bounds."""
     components = {part: _flatten_components(tokenizer.get(part), part=part) for part in _PARTS}
     for part, part_components in components.items():
         kinds = [
-            component["type"] for component in part_components if component["type"] not in _REPEATED
+            str(component["type"])
+            for component in part_components
+            if component["type"] not in _REPEATED
         ]
         if len(kinds) > len(set(kinds)):
             raise _make_part_error()
         for component in part_components:
-            _refuse_other_settings(component, _SETTINGS[part].get(component["type"]))
+            _refuse_other_settings(component, _SETTINGS[part].get(str(component["type"])))
             if component["type"] == "Replace" and _makes_longer(component):
                 raise _make_part_error()
     # ByteLevel turns a byte into a character of up to two bytes, so two of them quadruple a text.
@@ -269,29 +277,37 @@ def refuse_unknown_parts(tokenizer: Mapping[str, Any]) -> None:
     if sum(component["type"] == "ByteLevel" for component in text_components) > 1:
         raise _make_part_error()
     _refuse_other_settings(tokenizer.get("model") or {}, _MODEL_SETTINGS)
-    for token in tokenizer.get("added_tokens") or ():
+    for token in list_entries(tokenizer.get("added_tokens")):
         _refuse_other_settings(token, _ADDED_SETTINGS)
     for part, settings in (("truncation", _TRUNCATION), ("padding", _PADDING)):
         if (value := tokenizer.get(part)) is not None:
             _refuse_other_settings(value, settings)
 
 
-def _makes_longer(replacement: Mapping[str, Any]) -> bool:
+def _makes_longer(replacement: Mapping[str, JsonValue]) -> bool:
     """Whether a replacement may be longer than what it replaces, in characters."""
-    content = replacement["content"] or ""
+    content = str(replacement["content"] or "")
     match replacement["pattern"]:
         case {"String": str(text)}:
             return len(content) > len(text)
-        case {"Regex": str(text)} if text in _ONE_OR_MORE:
-            return len(content) > 1
-    # One more character at the beginning of a text, at most as often as there are components.
-    return bool(content != MARKED_BEGINNINGS[replacement["pattern"]["Regex"]])
+        case {"Regex": str(text)} if text not in _ONE_OR_MORE:
+            # One more character at the beginning of a text, at most as often as there are
+            # components.
+            return content != MARKED_BEGINNINGS[text]
+    return len(content) > 1
 
 
-def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
+def list_entries(value: JsonValue) -> list[JsonValue]:
+    """Return the entries of a list, which may be missing; refuse anything else."""
+    if value and not isinstance(value, list):
+        raise _make_part_error()
+    return value if isinstance(value, list) else []
+
+
+def _flatten_components(value: JsonValue, *, part: str) -> list[dict[str, JsonValue]]:
     """Return the components of a part of a tokenizer in order, with sequences flattened."""
-    waiting: list[Any] = [] if value is None else [value]
-    components: list[Mapping[str, Any]] = []
+    waiting: list[JsonValue] = [] if value is None else [value]
+    components: list[dict[str, JsonValue]] = []
     n_seen = 0
     while waiting:
         component, n_seen = waiting.pop(0), n_seen + 1
@@ -309,7 +325,7 @@ def _flatten_components(value: Any, *, part: str) -> list[Mapping[str, Any]]:
     return components
 
 
-def _refuse_other_settings(component: Any, checks: Mapping[str, Check] | None) -> None:
+def _refuse_other_settings(component: JsonValue, checks: Mapping[str, Check] | None) -> None:
     """Refuse a component with a setting that is unknown or out of bounds."""
     if checks is None or not isinstance(component, dict):
         raise _make_part_error()
@@ -327,7 +343,7 @@ def _make_part_error() -> AuditError:
     )
 
 
-def refuse_large_tokens(tokens: Any) -> None:
+def refuse_large_tokens(tokens: Iterable[str]) -> None:
     """Refuse added tokens that are too long, singly or together."""
     lengths = [len(text) for text in tokens]
     if max(lengths, default=0) > MAX_TOKEN_CHARS or sum(lengths) > MAX_ADDED_CHARS:

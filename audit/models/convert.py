@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from audit.errors import AuditError, Message
 from audit.foreign import (
@@ -65,7 +65,11 @@ from audit.models.tokenizer_files import (
 from audit.models.weights_header import check_tensors, read_header, read_tensors, rename_tensors
 from audit.progress import Meter, Phase
 from audit.shelf import Shelf, fingerprint, make_time_stamp, whole_folder, write_whole
-from audit.task import SHORT, Contact, Question, Task, read_file_states
+from audit.task import SHORT, Contact, FileState, Question, Task, read_file_states
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 _MAX_INDEX_BYTES = 4_000_000
 _MAX_SHARDS = 200
@@ -107,7 +111,7 @@ class ConversionPlan:
 
     folder: ModelFolder
     config: ModelConfig
-    raw_config: Mapping[str, object]
+    raw_config: Mapping[str, JsonValue]
     weights: _Weights
     tokenizer: TokenizerFiles
     head: ModelFiles | None
@@ -234,6 +238,7 @@ def _refuse_other_tokenizer(head_from: Path, source: Path, model_type: str) -> N
     refuse_unlike(*tokenizers, names=(models[0][2], models[1][2]))
 
 
+T = TypeVar("T")
 Need = Literal["", "weights", "head"]
 
 
@@ -257,8 +262,8 @@ def find_need(path: Path) -> Need:
 
 
 def _name_tensors(
-    stored: Mapping[str, Any], *, config: ModelConfig
-) -> tuple[dict[str, Any], tuple[str, ...], str]:
+    stored: Mapping[str, T], *, config: ModelConfig
+) -> tuple[dict[str, T], tuple[str, ...], str]:
     """Return tensors by their expected names, and the prefixes that were removed and added.
 
     A body that was saved alone lacks the root ("bert.").
@@ -344,7 +349,7 @@ class ConvertTask(Task):
             yield model_folder
 
 
-def _read_states(plan: ConversionPlan) -> list[list[object]]:
+def _read_states(plan: ConversionPlan) -> list[FileState]:
     """Return the state of every file of the model, and of the head's model."""
     head_folder = plan.head.folder if plan.head else None
     return [
@@ -448,9 +453,9 @@ def _digest_files(plan: ConversionPlan, *, meter: Meter) -> str:
 
 def _read_parts(
     plan: ConversionPlan, target: Path, *, meter: Meter, contact: Contact
-) -> dict[str, Any]:
+) -> dict[str, Tensor]:
     """Return the tensors of all files by their stored names."""
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
     for file in plan.weights.files:
         place, path = plan.folder.locate(file), plan.folder.path / file
         meter.add(_READING, 0)
@@ -504,7 +509,7 @@ def _rewrite(source: Path, target: Path, *, place: str, contact: Contact) -> Non
         )
 
 
-def _read_safetensors(path: Path, *, place: str) -> dict[str, Any]:
+def _read_safetensors(path: Path, *, place: str) -> dict[str, Tensor]:
     """Read the tensors of a safetensors file into own memory."""
     from safetensors.torch import load
 
@@ -514,13 +519,13 @@ def _read_safetensors(path: Path, *, place: str) -> dict[str, Any]:
             weights_bytes = file.read()
         refusal = AuditError("This is not a complete safetensors file.", do=COPY_FILE)
         with refuse_errors(refusal):
-            tensors: dict[str, Any] = load(weights_bytes)
+            tensors: dict[str, Tensor] = load(weights_bytes)
     return tensors
 
 
 def _write_model(
     plan: ConversionPlan,
-    tensors: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
     target: Path,
     *,
     meter: Meter,
@@ -562,7 +567,7 @@ def _write_model(
     )
 
 
-def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Any], str]:
+def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Tensor], str]:
     """Return the tensors of a model's head, and the model's digest.
 
     A head whose matrix is the word embedding takes that of the model that gets it.

@@ -12,20 +12,22 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PreTrainedConfig
 from transformers.activations import ACT2FN
 
 from audit.errors import AuditError
+from audit.models.library import Tokenizer
 
 _HEADS = (
     ("cls",),  # BERT, Megatron-BERT, BigBird, DeBERTa
@@ -40,19 +42,17 @@ _HEADS = (
 
 def compute_logits(model: nn.Module, ids: Tensor, *, positions: Tensor) -> Tensor:
     """Return logits [B, M, V] at `positions` [B, M] of `ids` [B, L], rows without padding."""
-    body: Any = model.base_model
-    hidden = body(input_ids=ids).last_hidden_state  # [B, L, H]
+    hidden = find_body(model)(input_ids=ids).last_hidden_state  # [B, L, H]
     rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(dim=1)  # [B, 1]
     return compute_head_logits(model, hidden[rows, positions])  # [B, M, H]
 
 
 def compute_head_logits(model: nn.Module, hidden: Tensor) -> Tensor:
     """Return the logits [..., V] that the masked-LM head gives for hidden states [..., H]."""
-    head: Any = model
     for names in _HEADS:
         if all(hasattr(model, name) for name in names):
             for name in names:
-                hidden = getattr(head, name)(hidden)
+                hidden = getattr(model, name)(hidden)
             return hidden
     raise TypeError("this module has no known head")
 
@@ -74,9 +74,9 @@ class Forward:
     """
 
     def __init__(self, model: nn.Module, *, dtype: str = "float32", is_plain: bool = False) -> None:
-        config, self.dtype = model.config, dtype
+        config, self.dtype = read_settings(model), dtype
         self.device = next(model.parameters()).device
-        self.n_vocabulary = int(config.vocab_size)  # type: ignore[union-attr,arg-type]
+        self.n_vocabulary = int(config.vocab_size)
         self.n_positions = int(getattr(config, "max_position_embeddings", 0))
         self.kernels = "packed" if is_supported(model) and not is_plain else "plain"
         number_type = getattr(torch, dtype)
@@ -167,28 +167,44 @@ _BERT_SETTINGS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
 )
-PACKED_KINDS: dict[str, dict[str, Any]] = {
-    "bert": {
-        "layers": "encoder.layer",
-        "layer": _BERT_LAYER,
-        "settings": _BERT_SETTINGS,
-        "drops_out": True,
-        "head": (
+
+
+class PackedKind(NamedTuple):
+    """Names of a kind of model in transformers."""
+
+    layers: str
+    layer: Mapping[str, str]
+    """The modules of a layer."""
+    settings: tuple[str, str, str, str]
+    """Number of heads, activation, dropout of hidden states, dropout of attention."""
+    drops_out: bool
+    """Whether the output of attention has dropout."""
+    head: tuple[str, str, str]
+    """The modules of the head: dense, norm, decoder."""
+
+
+PACKED_KINDS: dict[str, PackedKind] = {
+    "bert": PackedKind(
+        "encoder.layer",
+        _BERT_LAYER,
+        _BERT_SETTINGS,
+        drops_out=True,
+        head=(
             "cls.predictions.transform.dense",
             "cls.predictions.transform.LayerNorm",
             "cls.predictions.decoder",
         ),
-    },
-    "roberta": {
-        "layers": "encoder.layer",
-        "layer": _BERT_LAYER,
-        "settings": _BERT_SETTINGS,
-        "drops_out": True,
-        "head": ("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"),
-    },
-    "distilbert": {
-        "layers": "transformer.layer",
-        "layer": {
+    ),
+    "roberta": PackedKind(
+        "encoder.layer",
+        _BERT_LAYER,
+        _BERT_SETTINGS,
+        drops_out=True,
+        head=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"),
+    ),
+    "distilbert": PackedKind(
+        "transformer.layer",
+        {
             "query": "attention.q_lin",
             "key": "attention.k_lin",
             "value": "attention.v_lin",
@@ -198,28 +214,37 @@ PACKED_KINDS: dict[str, dict[str, Any]] = {
             "outer": "ffn.lin2",
             "norm": "output_layer_norm",
         },
-        "settings": ("n_heads", "activation", "dropout", "attention_dropout"),
-        "drops_out": False,  # the output of attention has no dropout
-        "head": ("vocab_transform", "vocab_layer_norm", "vocab_projector"),
-    },
+        ("n_heads", "activation", "dropout", "attention_dropout"),
+        drops_out=False,
+        head=("vocab_transform", "vocab_layer_norm", "vocab_projector"),
+    ),
 }
 """Names of the modules and settings that transformers uses, by kind of model."""
 
 
 def is_supported(model: nn.Module) -> bool:
     """Whether `Encoder` supports the body of a model."""
-    config: Any = getattr(model, "config", None)
-    return getattr(config, "model_type", "") in PACKED_KINDS
+    return getattr(getattr(model, "config", None), "model_type", "") in PACKED_KINDS
 
 
-def collect_layers(model: nn.Module) -> list[dict[str, Any]]:
+def read_settings(model: nn.Module) -> PreTrainedConfig:
+    """Return the settings of a model of transformers."""
+    assert isinstance(model.config, PreTrainedConfig)
+    return model.config
+
+
+def find_body(model: nn.Module) -> nn.Module:
+    """Return a model of transformers without its head."""
+    assert isinstance(model.base_model, nn.Module)
+    return model.base_model
+
+
+def collect_layers(model: nn.Module) -> list[dict[str, nn.Module]]:
     """Return the linear and norm modules of each layer, by their names in `PACKED_KINDS`."""
-    config: Any = model.config
-    body: Any = model.base_model
-    kind = PACKED_KINDS[config.model_type]
+    kind = PACKED_KINDS[read_settings(model).model_type]
     return [
-        {part: layer.get_submodule(name) for part, name in kind["layer"].items()}
-        for layer in body.get_submodule(kind["layers"])
+        {part: layer.get_submodule(name) for part, name in kind.layer.items()}
+        for layer in find_body(model).get_submodule(kind.layers).children()
     ]
 
 
@@ -242,26 +267,25 @@ class Encoder:
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-        config: Any = model.config
-        body: Any = model.base_model
+        config, body = read_settings(model), find_body(model)
         kind = PACKED_KINDS[config.model_type]
         self._n_heads, act, self._rate, self._attention_rate = (
-            getattr(config, name) for name in kind["settings"]
+            getattr(config, name) for name in kind.settings
         )
-        self._out_rate = self._rate if kind["drops_out"] else 0.0
+        self._out_rate = self._rate if kind.drops_out else 0.0
         self._layers = [
             _Layer(parts, activation=act, n_heads=self._n_heads, dtype=dtype)
             for parts in collect_layers(model)
         ]
-        tables = body.embeddings
-        self._words = _convert(tables.word_embeddings.weight, dtype)
-        places = tables.position_embeddings.weight
+        tables = body.get_submodule("embeddings")
+        self._words = _convert(tables.get_parameter("word_embeddings.weight"), dtype)
+        places: Tensor = tables.get_parameter("position_embeddings.weight")
         if hasattr(tables, "token_type_embeddings"):
-            places = places + tables.token_type_embeddings.weight[0]
+            places = places + tables.get_parameter("token_type_embeddings.weight")[0]
         self._places = _convert(places, dtype)
         # RoBERTa numbers the tokens that are not padding, starting after the padding id.
         self._padding = config.pad_token_id if config.model_type == "roberta" else None
-        self._norm = _make_norm(tables.LayerNorm, dtype)
+        self._norm = _make_norm(tables.get_submodule("LayerNorm"), dtype)
 
     def hidden(
         self,
@@ -415,13 +439,13 @@ class _Packed:
     """An `Encoder` with its masked-language-model head."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
-        config: Any = model.config
+        config = read_settings(model)
         kind = PACKED_KINDS[config.model_type]
         self.encoder = Encoder(model, dtype)
-        dense, norm, decoder = (model.get_submodule(name) for name in kind["head"])
+        dense, norm, decoder = (model.get_submodule(name) for name in kind.head)
         # RoBERTa's head has one activation whatever its layers have.
         is_gelu = config.model_type == "roberta"
-        act = "gelu" if is_gelu else getattr(config, kind["settings"][1])
+        act = "gelu" if is_gelu else getattr(config, kind.settings[1])
         self._transform = _make_linear([dense], dtype, activation=act)
         self._norm, self._decode = _make_norm(norm, dtype), _make_linear([decoder], dtype)
 
@@ -436,23 +460,24 @@ class _Packed:
 class _ChosenAttention:
     """A layer's attention for a few chosen tokens: the matrices of keys and values by head."""
 
-    def __init__(self, parts: dict[str, Any], *, n_heads: int, dtype: torch.dtype) -> None:
-        width = parts["key"].weight.shape[0]
+    def __init__(self, parts: dict[str, nn.Module], *, n_heads: int, dtype: torch.dtype) -> None:
+        weights = {name: parts[name].get_parameter("weight") for name in ("key", "value")}
+        width = weights["key"].shape[0]
         d = width // n_heads
         self.query = _make_linear([parts["query"]], dtype)
-        self.key = _convert(
-            parts["key"].weight.view(n_heads, d, width) * d**-0.5, dtype
-        )  # [h, d, H]
-        value = parts["value"].weight.view(n_heads, d, width).transpose(1, 2)
+        key = weights["key"].view(n_heads, d, width) * d**-0.5
+        self.key = _convert(key, dtype)  # [h, d, H]
+        value = weights["value"].view(n_heads, d, width).transpose(1, 2)
         self.value = _convert(value, dtype).contiguous()  # [h, H, d]
-        self.value_bias = _convert(parts["value"].bias.view(n_heads, 1, d), dtype)
+        value_bias = parts["value"].get_parameter("bias")
+        self.value_bias = _convert(value_bias.view(n_heads, 1, d), dtype)
 
 
 class _Layer:
     """The products and norms of one layer; queries, keys and values are one product."""
 
     def __init__(
-        self, parts: dict[str, Any], *, activation: str, n_heads: int, dtype: torch.dtype
+        self, parts: dict[str, nn.Module], *, activation: str, n_heads: int, dtype: torch.dtype
     ) -> None:
         self._parts, self._n_heads, self._dtype = parts, n_heads, dtype
         self.out, self.outer = (_make_linear([parts[name]], dtype) for name in ("out", "outer"))
@@ -475,7 +500,8 @@ def _convert(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return weight.detach().to(dtype)
 
 
-def _make_norm(norm: Any, dtype: torch.dtype) -> _Map:
+def _make_norm(norm: nn.Module, dtype: torch.dtype) -> _Map:
+    assert isinstance(norm, nn.LayerNorm)
     weight, bias = _convert(norm.weight, dtype), _convert(norm.bias, dtype)
     return lambda x: functional.layer_norm(x, weight.shape, weight, bias, norm.eps)
 
@@ -488,10 +514,10 @@ def may_pack(weight: Tensor) -> bool:
     return not is_half or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def _make_linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = "") -> _Map:
+def _make_linear(parts: Sequence[nn.Module], dtype: torch.dtype, *, activation: str = "") -> _Map:
     """Return a function: the product with stacked layers, then the activation; packed on a CPU."""
-    weight = _convert(torch.cat([part.weight for part in parts]), dtype)
-    bias = _convert(torch.cat([part.bias for part in parts]), dtype)
+    weight = _convert(torch.cat([part.get_parameter("weight") for part in parts]), dtype)
+    bias = _convert(torch.cat([part.get_parameter("bias") for part in parts]), dtype)
     activate: _Map = ACT2FN[activation] if activation else lambda x: x
     kernels = torch.ops.mkldnn
     if not may_pack(weight):
@@ -502,8 +528,11 @@ def _make_linear(parts: Sequence[Any], dtype: torch.dtype, *, activation: str = 
     return lambda x: activate(kernels._linear_pointwise(x, packed, bias, "none", [], ""))
 
 
+MaskGenerator = np.random.SFC64 | torch.Generator
+
+
 def draw_dropout_mask(
-    generator: Any, shape: Sequence[int], dtype: torch.dtype, *, rate: float
+    generator: MaskGenerator | None, shape: Sequence[int], dtype: torch.dtype, *, rate: float
 ) -> tuple[Tensor | None, float]:
     """Draw a dropout mask of ones (kept) and zeros, and return it with the scale of kept numbers.
 
@@ -514,7 +543,7 @@ def draw_dropout_mask(
     with booleans.
     """
     n_of_65536, n = round(rate * 2**16), math.prod(shape)
-    if not n_of_65536:
+    if not n_of_65536 or generator is None:
         return None, 1.0
     n_words = -(-n // 4)  # of 64 bits
     if isinstance(generator, torch.Generator):
@@ -532,7 +561,7 @@ class _Masks:
 
     def __init__(self, seed: int | None, *, device: torch.device) -> None:
         self.are_on = seed is not None
-        self._generator: Any = None
+        self._generator: MaskGenerator | None = None
         if seed is not None and device.type == "cpu":  # some ten times as fast as torch's own
             self._generator = np.random.SFC64(seed)
         elif seed is not None:
@@ -583,7 +612,7 @@ def use_exact_float32(device: str) -> Iterator[None]:
 
 @contextmanager
 def choose_exact_kernels(
-    models: Sequence[nn.Module], *, tokenizer: Any, device: str, dtype: str
+    models: Sequence[nn.Module], *, tokenizer: Tokenizer, device: str, dtype: str
 ) -> Iterator[str]:
     """Choose the kernels of a training for the whole block; yield "onednn" or "default".
 
@@ -610,7 +639,7 @@ def choose_exact_kernels(
 
 
 def build_forwards(
-    models: Sequence[nn.Module], *, tokenizer: Any, dtype: str, names: Sequence[str]
+    models: Sequence[nn.Module], *, tokenizer: Tokenizer, dtype: str, names: Sequence[str]
 ) -> list[Forward]:
     """Build one `Forward` for each model, all with the fastest arithmetic that is accurate enough.
 
@@ -686,7 +715,7 @@ _TRIED = ((4, 16), (1, _LONGEST_MATMUL + 16))
 """Rows and tokens of trial inputs; the longer row uses another attention kernel."""
 
 
-def _compute_distributions(forward: Forward, tokenizer: Any) -> Tensor:
+def _compute_distributions(forward: Forward, tokenizer: Tokenizer) -> Tensor:
     """Return distributions [n, V] at masks among the first tokens of the vocabulary."""
     special, mask = set(tokenizer.all_special_ids), tokenizer.mask_token_id
     plain = [i for i in range(len(tokenizer)) if i not in special][:32] or [0]

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from audit.errors import AuditError
 from audit.foreign import locate_errors, name_place, refuse_errors
 from audit.models.architectures import (
@@ -116,7 +118,7 @@ def refuse_unreadable_files(folder: ModelFolder) -> AbstractContextManager[None]
     )
 
 
-def read_config(folder: ModelFolder, *, model_type: str = "") -> dict[str, object]:
+def read_config(folder: ModelFolder, *, model_type: str = "") -> dict[str, JsonValue]:
     """Read config.json, with `model_type` if it names no kind; refuse what no conversion helps."""
     form = find_other_form(folder)
     if form and not form.is_convertible:
@@ -136,7 +138,7 @@ def read_config(folder: ModelFolder, *, model_type: str = "") -> dict[str, objec
     return raw
 
 
-def _refuse_convertible(folder: ModelFolder, *, raw: Mapping[str, object]) -> None:
+def _refuse_convertible(folder: ModelFolder, *, raw: Mapping[str, JsonValue]) -> None:
     """Refuse a form that `models convert` reads, with the options that it needs."""
     if form := find_other_form(folder):
         kind = "" if raw.get("model_type") else guess_kind(raw, tensor_names=())

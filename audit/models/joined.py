@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+
+from pydantic import JsonValue
 
 from audit.models.components import MARKED_BEGINNINGS, SPACES_AROUND
+from audit.models.library import Tokenizer
 
 Encoder = Callable[[str], list[int]]
 
 
 @lru_cache(maxsize=8)
-def build_joined_encoder(tokenizer: Any) -> Encoder | None:
+def build_joined_encoder(tokenizer: Tokenizer) -> Encoder | None:
     """Return a function from a text after other text to its ids; None if it needs none.
 
     The text may begin with a space. None means that the tokenizer splits it as any other.
@@ -63,15 +65,20 @@ def build_joined_encoder(tokenizer: Any) -> Encoder | None:
     return encode
 
 
-def _read_expression(part: dict[str, Any]) -> str:
+def _read_expression(part: dict[str, JsonValue]) -> str:
     """Return the regular expression of a component; "" if it has none."""
     pattern = part.get("pattern")
     return str(pattern.get("Regex", "")) if isinstance(pattern, dict) else ""
 
 
-def _list_components(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _list_components(part: dict[str, JsonValue] | None) -> list[dict[str, JsonValue]]:
     """Return the components of a part of a tokenizer, with sequences flattened."""
     if part is None or part["type"] != "Sequence":
         return [part] if part else []
     inside = part.get("normalizers") or part.get("pretokenizers") or []
-    return [component for element in inside for component in _list_components(element)]
+    return [
+        component
+        for element in (inside if isinstance(inside, list) else [])
+        if isinstance(element, dict)
+        for component in _list_components(element)
+    ]

@@ -10,7 +10,7 @@ V vocabulary.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -21,10 +21,13 @@ from transformers.activations import ACT2FN
 
 from audit.models.forward import (
     PACKED_KINDS,
+    MaskGenerator,
     collect_layers,
     compute_head_logits,
     draw_dropout_mask,
+    find_body,
     is_supported,
+    read_settings,
 )
 
 
@@ -40,12 +43,12 @@ class LearningPass:
     """
 
     def __init__(self, model: nn.Module, *, dtype: torch.dtype = torch.float32) -> None:
-        config: Any = model.config
+        config = read_settings(model)
         kind = PACKED_KINDS[config.model_type]
         self._n_heads, activation, self._rate, self._attention_rate = (
-            getattr(config, name) for name in kind["settings"]
+            getattr(config, name) for name in kind.settings
         )
-        self._out_rate = self._rate if kind["drops_out"] else 0.0
+        self._out_rate = self._rate if kind.drops_out else 0.0
         self._activation, self._dtype, self._model = ACT2FN[activation], dtype, model
         self._layers = collect_layers(model)
 
@@ -70,13 +73,13 @@ class LearningPass:
 
         Dropout is on while the model is in training mode; its masks follow torch's own seed.
         """
-        body: Any = self._model.base_model
+        embeddings = find_body(self._model).get_submodule("embeddings")
         n_rows, n_tokens = ids.shape
         masks = _Masks(is_on=self._model.training, device=ids.device)
         start = torch.arange(n_rows, device=ids.device).unsqueeze(dim=1) * n_tokens  # [B, 1]
         chosen_rows = (start + positions).flatten()  # [B M]
-        body.embeddings.dropout.eval()  # it is done here
-        x = masks.drop(body.embeddings(ids).flatten(end_dim=1), rate=self._rate)  # [B L, H]
+        embeddings.get_submodule("dropout").eval()  # it is done here
+        x = masks.drop(embeddings(ids).flatten(end_dim=1), rate=self._rate)  # [B L, H]
         *lower_layers, last = self._layers
         for layer in lower_layers:
             x = self._run_layer(layer, x, n_rows, masks)
@@ -87,7 +90,7 @@ class LearningPass:
 
     def _run_layer(
         self,
-        layer: dict[str, Any],
+        layer: dict[str, nn.Module],
         x: Tensor,
         n_rows: int,
         masks: _Masks,
@@ -111,10 +114,10 @@ class LearningPass:
         hidden: Tensor = layer["norm"](masks.add_dropped(x, outer, rate=self._rate))
         return hidden
 
-    def _linear(self, x: Tensor, layer: dict[str, Any], *names: str) -> Tensor:
+    def _linear(self, x: Tensor, layer: dict[str, nn.Module], *names: str) -> Tensor:
         """Return the product with one of a layer's matrices, or with several side by side."""
-        weights = [layer[name].weight.to(self._dtype) for name in names]
-        biases = [layer[name].bias.to(self._dtype) for name in names]
+        weights = [layer[name].get_parameter("weight").to(self._dtype) for name in names]
+        biases = [layer[name].get_parameter("bias").to(self._dtype) for name in names]
         if len(names) == 1:
             return functional.linear(x, weights[0], biases[0])
         return functional.linear(x, torch.cat(weights), torch.cat(biases))
@@ -130,7 +133,7 @@ class _Masks:
 
     def __init__(self, *, is_on: bool, device: torch.device) -> None:
         self._is_on, self._is_own = is_on, device.type == "cpu"
-        self._generator: Any = None
+        self._generator: MaskGenerator | None = None
         if is_on and self._is_own:  # some ten times as fast as torch's own
             self._generator = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
 
@@ -158,8 +161,7 @@ class _Masks:
             return functional.scaled_dot_product_attention(query, key, value, dropout_p=rate)
         shape = (*query.shape[:-1], key.shape[-2])
         mask, scale = self._mask(shape, query.dtype, rate=rate)
-        apply: Any = _Attention.apply
-        context: Tensor = apply(query, key, value, mask, scale)
+        context: Tensor = _Attention.apply(query, key, value, mask, scale)  # type: ignore[no-untyped-call]
         return context
 
     def _mask(
@@ -168,18 +170,33 @@ class _Masks:
         return draw_dropout_mask(self._generator, shape, dtype, rate=rate * self._is_on)
 
 
+class _AddedContext(Protocol):
+    scale: float
+    saved_tensors: tuple[Tensor]
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
+class _AttentionContext(Protocol):
+    scale: float
+    sharpness: float
+    saved_tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
+
+
 class _Added(torch.autograd.Function):
     """x + scale * mask * y, saving only the mask for the gradient; y is changed in place."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, mask: Tensor, scale: float) -> Tensor:
+    def forward(ctx: _AddedContext, x: Tensor, y: Tensor, mask: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(mask)
         ctx.scale = scale
         return torch.add(x, y.mul_(mask), alpha=scale)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _AddedContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         (mask,) = ctx.saved_tensors
         return grad, torch.mul(grad, ctx.scale).to(mask.dtype).mul_(mask), None, None
 
@@ -189,7 +206,12 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float
+        ctx: _AttentionContext,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        scale: float,
     ) -> Tensor:
         ctx.scale, ctx.sharpness = scale, query.shape[-1] ** -0.5
         scores = _multiply(query, key.transpose(-1, -2), scale=ctx.sharpness)  # [B, h, Q, L]
@@ -199,7 +221,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _AttentionContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, shares, mask = ctx.saved_tensors
         masked_shares = shares if mask is None else shares * mask
         value_grad = _multiply(masked_shares.transpose(-1, -2), grad, scale=ctx.scale)

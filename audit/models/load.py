@@ -13,10 +13,10 @@ import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
+from pydantic import JsonValue
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
 
@@ -26,6 +26,7 @@ from audit.models.architectures import ModelConfig
 from audit.models.forward import compute_logits
 from audit.models.inspect import ModelFiles, read_model_files
 from audit.models.layouts import compute_expected_shapes, find_shared_tensors
+from audit.models.library import Tokenizer
 from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
 from audit.models.weights_header import rename_tensors
@@ -48,7 +49,7 @@ class LoadedModel:
     """
 
     model: nn.Module
-    tokenizer: Any
+    tokenizer: Tokenizer
     digest: str
     config: ModelConfig
     name: str
@@ -159,7 +160,7 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
     return model
 
 
-def _refuse_overflow(model: nn.Module, tokenizer: Any, *, place: str) -> None:
+def _refuse_overflow(model: nn.Module, tokenizer: Tokenizer, *, place: str) -> None:
     """Refuse a model that fails or computes infinite numbers from finite weights, by one pass."""
     ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.mask_token_id]])
     failure = AuditError(
@@ -271,8 +272,11 @@ _BORROWED_HEAD = (
 )
 
 
-def _list_settings(loaded: LoadedModel) -> dict[str, object]:
-    settings = {"architecture": loaded.config.architecture, **loaded.config.library_settings}
+def _list_settings(loaded: LoadedModel) -> dict[str, JsonValue]:
+    settings: dict[str, JsonValue] = {
+        "architecture": loaded.config.architecture,
+        **loaded.config.library_settings,
+    }
     del settings["tie_word_embeddings"]
     return settings
 

@@ -14,10 +14,11 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.models.model_folder import COPY_FILE
@@ -64,7 +65,7 @@ class Head(NamedTuple):
     charset: bytes
 
 
-def find_dictionary_name(option: object) -> str | None:
+def find_dictionary_name(option: JsonValue) -> str | None:
     """Return the file of an option `-u FILE.dic`, without its folder; None for other options."""
     match = _USER_DICTIONARY.fullmatch(option) if isinstance(option, str) else None
     name = re.split(r"[/\\]", match[1] or match[2])[-1] if match else ""
@@ -98,7 +99,7 @@ def _read_head(data: bytes) -> Head:
     return Head._make([*numbers, charset.split(b"\0", 1)[0].lower().replace(b"-", b"")])
 
 
-def _check_tokens(tokens: NDArray[Any], features: bytes, *, head: Head) -> None:
+def _check_tokens(tokens: NDArray[np.void], features: bytes, *, head: Head) -> None:
     """Refuse contexts outside the matrix of costs, and features outside their text."""
     is_text = features.endswith(b"\0")
     try:
@@ -117,7 +118,7 @@ def _check_tokens(tokens: NDArray[Any], features: bytes, *, head: Head) -> None:
         raise _make_damage_error()
 
 
-def _check_trie(units: NDArray[Any], *, n_tokens: int) -> None:
+def _check_trie(units: NDArray[np.void], *, n_tokens: int) -> None:
     """Refuse a trie that leads out of its array, or has words that are no UTF-8."""
     base, check = units["base"].astype(np.int64), units["check"].astype(np.int64)
     places = np.arange(len(units))

@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from audit.errors import AuditError
 from audit.foreign import name_place, open_regular, parse_json_value
 from audit.home import data_home
@@ -124,7 +126,7 @@ class ModelFolder:
             refuse_more(len(data), than=max_bytes)
         return data
 
-    def json(self, file: str, *, max_bytes: int) -> dict[str, object]:
+    def json(self, file: str, *, max_bytes: int) -> dict[str, JsonValue]:
         """Read one JSON object, as `parse_json` does."""
         return parse_json(self.read(file, max_bytes=max_bytes), place=self.locate(file))
 
@@ -139,13 +141,20 @@ def make_read_error(fault: Exception, *, place: str) -> AuditError:
     )
 
 
-def parse_json(data: bytes, *, place: str) -> dict[str, object]:
+def parse_json(data: bytes, *, place: str) -> dict[str, JsonValue]:
     """Parse a JSON object strictly, as `audit.foreign.parse_json_value` does."""
     refusal = AuditError("This is not a valid JSON object.", where=place, do=COPY_FILE)
     value = parse_json_value(data, refusal=refusal)
     if not isinstance(value, dict):
         raise refusal
     return value
+
+
+def require_members(value: JsonValue) -> dict[str, JsonValue]:
+    """Return a value that has named members, or is missing; refuse anything else."""
+    if value and not isinstance(value, dict):
+        raise AuditError("This is not a valid JSON object.", do=COPY_FILE)
+    return value if isinstance(value, dict) else {}
 
 
 def refuse_stand_in(start: bytes) -> None:

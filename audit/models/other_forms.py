@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from pydantic import JsonValue
+
 from audit.errors import AuditError
 from audit.models.architectures import SUPPORTED_KINDS
 from audit.models.model_folder import INDEX_FILE, SINGLE_FILE, ModelFolder, make_printable
@@ -195,13 +197,13 @@ _SEQUENCE_CLASSES = ("ForConditionalGeneration",)
 _MASKED_MODEL = "Choose a masked language model, such as BERT."
 
 
-def list_model_classes(raw: Mapping[str, object]) -> list[str]:
+def list_model_classes(raw: Mapping[str, JsonValue]) -> list[str]:
     """Return the classes that config.json names as those of the saved model."""
     classes = raw.get("architectures")
     return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
 
 
-def refuse_other_kinds(raw: Mapping[str, object], *, place: str) -> None:
+def refuse_other_kinds(raw: Mapping[str, JsonValue], *, place: str) -> None:
     """Refuse a quantised model, and one that is no masked language model, by its config.json.
 
     Of a kind that can be audited, only the tensors tell what was saved.
@@ -251,7 +253,7 @@ _SIGNS_OF_KINDS = (
 )
 
 
-def guess_kind(raw: Mapping[str, object], *, tensor_names: Iterable[str]) -> str:
+def guess_kind(raw: Mapping[str, JsonValue], *, tensor_names: Iterable[str]) -> str:
     """Return the kind of a model whose config.json names none; "" if nothing tells it.
 
     `tensor_names` may be empty, if the weights cannot be opened; then only settings count.
@@ -272,7 +274,7 @@ def guess_kind(raw: Mapping[str, object], *, tensor_names: Iterable[str]) -> str
 
 
 def refuse_missing_kind(
-    raw: Mapping[str, object], *, tensor_names: Iterable[str], place: str
+    raw: Mapping[str, JsonValue], *, tensor_names: Iterable[str], place: str
 ) -> None:
     """Refuse a config.json without `model_type`, and say which one the model seems to be."""
     if raw.get("model_type"):

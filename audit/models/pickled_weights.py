@@ -23,7 +23,7 @@ from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.models.model_folder import COPY_FILE, SAVE_ANEW, make_printable
 from audit.models.sandbox import shut_off
-from audit.shelf import create_file, make_write_error
+from audit.shelf import JSON, create_file, make_write_error
 
 _DTYPES = {
     torch.float64: "F64",
@@ -155,7 +155,7 @@ def write_safetensors(
     Format: the header's length in 8 bytes, the header as JSON, the numbers without gaps.
     """
     names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))  # so all are aligned
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, JSON] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in names:
         tensor = tensors[name]

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from audit.errors import AuditError, Message
 from audit.foreign import name_place
 from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model, read_model_files
+from audit.models.library import Tokenizer
 from audit.models.limited import call_limited
 from audit.models.model_folder import (
     CONVERTED_LABEL,
@@ -143,7 +143,7 @@ def _compute_digest(path: Path, files: Signature) -> str:
     return compute_model_digest(path)
 
 
-def load_tokenizer(path: Path) -> Any:
+def load_tokenizer(path: Path) -> Tokenizer:
     """Return a model's tokenizer, built from its checked files and cached.
 
     The process that serves pages never calls this; it uses `call_limited`.
@@ -152,7 +152,7 @@ def load_tokenizer(path: Path) -> Any:
 
 
 @functools.lru_cache(maxsize=8)
-def _load_tokenizer(path: Path, files: Signature) -> Any:
+def _load_tokenizer(path: Path, files: Signature) -> Tokenizer:
     from audit.models.tokenizer import build_tokenizer
 
     files_of_model = read_model_files(path)

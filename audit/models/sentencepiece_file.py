@@ -13,15 +13,18 @@ import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.models.architectures import MAX_VOCABULARY
 from audit.models.model_folder import COPY_FILE, refuse_more
 
-Settings = Mapping[str, object]
+Settings = Mapping[str, JsonValue]
 Pieces = list[tuple[str, float]]
-Component = dict[str, Any]
+Component = dict[str, JsonValue]
+Field = int | float | bytes
 T = TypeVar("T", int, float, bytes)
 
 MARK = "▁"
@@ -96,7 +99,7 @@ class PieceModel:
 
 def read_piece_model(data: bytes) -> PieceModel:
     """Read a SentencePiece file with a Unigram model; refuse others, and damaged ones."""
-    messages: dict[int, list[object]] = {_PIECES: [], _TRAINER: [], _NORMALIZER: []}
+    messages: dict[int, list[Field]] = {_PIECES: [], _TRAINER: [], _NORMALIZER: []}
     for number, content in _read_fields(data, max_fields=MAX_VOCABULARY + _MAX_FIELDS):
         if number in messages:
             messages[number].append(content)
@@ -137,7 +140,7 @@ def read_piece_model(data: bytes) -> PieceModel:
     )
 
 
-def _read_piece(content: object) -> tuple[str, float, int]:
+def _read_piece(content: Field) -> tuple[str, float, int]:
     text, score, kind = b"", 0.0, 1
     for number, field in _read_fields(_check_kind(content, bytes), max_fields=_MAX_PIECE_FIELDS):
         if number == 1:
@@ -154,7 +157,7 @@ def _read_piece(content: object) -> tuple[str, float, int]:
         raise _make_file_error() from None
 
 
-def _read_fields(data: bytes, *, max_fields: int) -> Iterator[tuple[int, int | float | bytes]]:
+def _read_fields(data: bytes, *, max_fields: int) -> Iterator[tuple[int, Field]]:
     """Yield number and content of each field of a message, in the wire format."""
     place, end, n_fields = 0, len(data), 0
     while place < end:
@@ -193,7 +196,7 @@ def _read_varint(data: bytes, place: int) -> tuple[int, int]:
     raise _make_file_error()
 
 
-def _check_kind(value: object, kind: type[T]) -> T:
+def _check_kind(value: Field, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise _make_file_error()
     return value
@@ -254,7 +257,7 @@ def build_fast_file(
     }
 
 
-def read_token(token: object) -> str:
+def read_token(token: JsonValue) -> str:
     """Return the text of a special token in settings; "" for none."""
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else ""
@@ -303,13 +306,19 @@ def _arrange_vocabulary(
 def build_normalizer(model: PieceModel, *, kind: str, settings: Settings) -> Component:
     """Return the normalizer in the form of tokenizer.json."""
     text = base64.b64encode(model.character_map).decode("ascii")
-    characters = [{"type": "Precompiled", "precompiled_charsmap": text}] if text else []
+    characters: list[JsonValue] = (
+        [{"type": "Precompiled", "precompiled_charsmap": text}] if text else []
+    )
     is_lower = settings.get("do_lower_case")
     is_lower = kind == "AlbertTokenizer" if is_lower is None else is_lower
-    lower = [{"type": "Lowercase"}] if is_lower else []
-    strip = {"type": "Strip", "strip_left": kind == "DebertaV2Tokenizer", "strip_right": True}
-    strips = [strip] if model.removes_spaces else []
-    parts: list[Component] = []
+    lower: list[JsonValue] = [{"type": "Lowercase"}] if is_lower else []
+    strip: Component = {
+        "type": "Strip",
+        "strip_left": kind == "DebertaV2Tokenizer",
+        "strip_right": True,
+    }
+    strips: list[JsonValue] = [strip] if model.removes_spaces else []
+    parts: list[JsonValue] = []
     if kind == "AlbertTokenizer":
         parts += [_replace(quotes, by='"') for quotes in ("``", "''")]
         if not settings.get("keep_accents"):
@@ -323,7 +332,7 @@ def build_normalizer(model: PieceModel, *, kind: str, settings: Settings) -> Com
         parts.append({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})
     elif _is_prefixed(model, settings):
         # Metaspace writes no mark before a text that begins with one.
-        first = {"type": "Replace", "pattern": {"Regex": r"\A▁"}, "content": MARK * 2}
+        first: Component = {"type": "Replace", "pattern": {"Regex": r"\A▁"}, "content": MARK * 2}
         parts += [_replace(" ", by=MARK), first]
     return {"type": "Sequence", "normalizers": parts}
 
@@ -337,7 +346,7 @@ def _replace(text: str, *, by: str) -> Component:
 
 
 def _build_pre_tokenizer(model: PieceModel, *, kind: str, settings: Settings) -> Component:
-    parts: list[Component] = []
+    parts: list[JsonValue] = []
     if kind == "DebertaV2Tokenizer" and settings.get("split_by_punct"):
         parts.append({"type": "Punctuation", "behavior": "Isolated"})
     parts.append(
@@ -364,11 +373,18 @@ def _build_post_processor(
     is_fairseq = SPECIAL_TOKENS[kind] is _FAIRSEQ
     second = 0 if is_fairseq or kind == "T5Tokenizer" else 1
 
-    def special(token: str, type_id: int = 0) -> list[Component]:
+    def special(token: str, type_id: int = 0) -> list[JsonValue]:
         return [{"SpecialToken": {"id": token, "type_id": type_id}}] if token else []
 
-    single = [*special(first_token), {"Sequence": {"id": "A", "type_id": 0}}, *special(last_token)]
-    second_text = [{"Sequence": {"id": "B", "type_id": second}}, *special(last_token, second)]
+    single: list[JsonValue] = [
+        *special(first_token),
+        {"Sequence": {"id": "A", "type_id": 0}},
+        *special(last_token),
+    ]
+    second_text: list[JsonValue] = [
+        {"Sequence": {"id": "B", "type_id": second}},
+        *special(last_token, second),
+    ]
     return {
         "type": "TemplateProcessing",
         "single": single,

@@ -13,18 +13,21 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+
+from pydantic import JsonValue
+
+from audit.models.library import Tokenizer
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read when transformers is imported
 
+import tokenizers
 import transformers
-from tokenizers import Tokenizer
 
 from audit.errors import AuditError, Message
 from audit.models.architectures import ModelConfig
 from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.mecab_dictionary import find_dictionary_name
-from audit.models.model_folder import COPY_TOKENIZER
+from audit.models.model_folder import COPY_TOKENIZER, require_members
 from audit.models.tokenizer_files import (
     FAST_FILE,
     TOKENIZER_CLASSES,
@@ -59,7 +62,7 @@ def import_classes() -> None:
         getattr(transformers, kind)
 
 
-def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Any:
+def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) -> Tokenizer:
     """Build the tokenizer, and check it against its files and the model's embedding."""
     tokenizer = _build_from_copy(files, name=name)
     numbers, n_embeddings = set(tokenizer.get_vocab().values()), config.vocab_size
@@ -106,7 +109,7 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
     return tokenizer
 
 
-def _read_built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
+def _read_built_normalizer(tokenizer: Tokenizer, files: TokenizerFiles) -> Normalizer:
     """Return the normalizer of a tokenizer that was built; None if it has none."""
     if not tokenizer.is_fast:
         return build_japanese_normalizer(files.settings)
@@ -114,18 +117,18 @@ def _read_built_normalizer(tokenizer: Any, files: TokenizerFiles) -> Normalizer:
     return None if built is None else json.loads(built.__getstate__())
 
 
-def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
+def _build_from_copy(files: TokenizerFiles, *, name: str) -> Tokenizer:
     try:
         with scratch_folder() as folder:
             settings = json.dumps(_name_dictionary(files)).encode("ascii")
             for file, data in {**files.used_files, TOKENIZER_CONFIG_FILE: settings}.items():
                 (folder / file).write_bytes(data)
-            tokenizer = getattr(transformers, files.built_class).from_pretrained(
+            tokenizer: Tokenizer = getattr(transformers, files.built_class).from_pretrained(
                 str(folder), local_files_only=True, trust_remote_code=False
             )
         # Settings of a wrong type fail only in use.
         if FAST_FILE in files.used_files:
-            Tokenizer.from_str(files.used_files[FAST_FILE].decode("utf-8"))
+            tokenizers.Tokenizer.from_str(files.used_files[FAST_FILE].decode("utf-8"))
         for probe in _PROBES:
             tokenizer(probe, truncation=True, max_length=8)
             tokenizer(probe, add_special_tokens=False)
@@ -151,12 +154,13 @@ def _build_from_copy(files: TokenizerFiles, *, name: str) -> Any:
     return tokenizer
 
 
-def _name_dictionary(files: TokenizerFiles) -> dict[str, object]:
+def _name_dictionary(files: TokenizerFiles) -> dict[str, JsonValue]:
     """Return a tokenizer's settings with the place of its user dictionary, which is kept."""
-    settings: dict[str, Any] = dict(files.built_settings)
+    settings: dict[str, JsonValue] = dict(files.built_settings)
     if files.dictionary:
         path = _keep_dictionary(files.all_files[files.dictionary])
-        settings["mecab_kwargs"] = {**settings["mecab_kwargs"], "mecab_option": f'-u "{path}"'}
+        mecab = require_members(settings["mecab_kwargs"])
+        settings["mecab_kwargs"] = {**mecab, "mecab_option": f'-u "{path}"'}
     return settings
 
 
@@ -186,18 +190,18 @@ def _drop_kept_files(owner: int) -> None:
 atexit.register(_drop_kept_files, os.getpid())
 
 
-def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
+def read_tokenizer_settings(tokenizer: Tokenizer) -> Mapping[str, JsonValue]:
     """Return everything but the vocabulary that decides how a tokenizer splits text."""
-    settings: dict[str, object] = {
+    settings: dict[str, JsonValue] = {
         f"{role}_token": getattr(tokenizer, f"{role}_token_id") for role in _SPECIAL_ROLES
     }
-    settings["special tokens around a text"] = tokenizer("")["input_ids"]
+    settings["special tokens around a text"] = [*tokenizer("")["input_ids"]]
     settings["splitting of test sentences"] = [
-        tokenizer(probe, add_special_tokens=False)["input_ids"] for probe in _PROBES
+        [*tokenizer(probe, add_special_tokens=False)["input_ids"]] for probe in _PROBES
     ]
     if not tokenizer.is_fast:
         # No mecab_kwargs at all means this dictionary.
-        mecab = {"mecab_dic": "unidic_lite", **(tokenizer.mecab_kwargs or {})}
+        mecab: dict[str, JsonValue] = {"mecab_dic": "unidic_lite", **(tokenizer.mecab_kwargs or {})}
         if option := mecab.pop("mecab_option", None):
             mecab["user dictionary"] = find_dictionary_name(option)  # by digest
         chosen = {name: getattr(tokenizer, name) for name in _SLOW_SETTINGS}
@@ -216,7 +220,7 @@ def read_tokenizer_settings(tokenizer: Any) -> Mapping[str, object]:
     return settings
 
 
-def refuse_unlike(general: Any, hospital: Any, *, names: tuple[str, str]) -> None:
+def refuse_unlike(general: Tokenizer, hospital: Tokenizer, *, names: tuple[str, str]) -> None:
     """Refuse two models, called `names`, whose tokenizers do not split every text alike.
 
     The contents are compared, not the files: one model may have vocab.txt and the other the same

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError, Message
 from audit.foreign import name_place, refuse_errors
@@ -25,6 +27,7 @@ from audit.models.case import (
 )
 from audit.models.components import (
     MAX_TOKEN_CHARS,
+    list_entries,
     refuse_large_tokens,
     refuse_unknown_parts,
 )
@@ -40,6 +43,7 @@ from audit.models.model_folder import (
     make_printable,
     parse_json,
     refuse_more,
+    require_members,
 )
 from audit.models.sentencepiece_file import (
     MAX_FILE_BYTES,
@@ -127,7 +131,7 @@ _FLAGS = (
     "clean_up_tokenization_spaces",
 )
 # Functions that build a normalizer from settings; other classes have it in tokenizer.json, or none.
-_NORMALIZERS: Mapping[str, Callable[[Mapping[str, object]], Normalizer]] = {
+_NORMALIZERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Normalizer]] = {
     "BertTokenizer": build_bert_normalizer,
     "DistilBertTokenizer": build_bert_normalizer,
     "ElectraTokenizer": build_bert_normalizer,
@@ -161,13 +165,13 @@ class TokenizerFiles:
     """
 
     kind: str
-    settings: Mapping[str, object]
+    settings: Mapping[str, JsonValue]
     used_files: Mapping[str, bytes]
     all_files: Mapping[str, bytes]
     tokens_by_id: Mapping[int, str]
     added_tokens: frozenset[str]
     is_byte_level: bool
-    make_normalizer: Callable[[Mapping[str, object]], Normalizer] | None
+    make_normalizer: Callable[[Mapping[str, JsonValue]], Normalizer] | None
     dictionary: str
 
     @property
@@ -180,7 +184,7 @@ class TokenizerFiles:
         return FAST_TOKENIZER if self.kind in SPECIAL_TOKENS else self.kind
 
     @property
-    def built_settings(self) -> Mapping[str, object]:
+    def built_settings(self) -> Mapping[str, JsonValue]:
         """The settings with which the tokenizer is built, with its class's own special tokens."""
         return {**SPECIAL_TOKENS.get(self.kind, {}), **self.settings}
 
@@ -198,7 +202,7 @@ class TokenizerFiles:
 
 
 def read_tokenizer_files(
-    folder: ModelFolder, *, model_config: Mapping[str, object]
+    folder: ModelFolder, *, model_config: Mapping[str, JsonValue]
 ) -> TokenizerFiles:
     """Read the tokenizer of a model with this config.json."""
     all_files = {
@@ -212,8 +216,7 @@ def read_tokenizer_files(
         _refuse_other_flags(settings)
         kind = _choose_tokenizer_class(raw, model_config=model_config)
         dictionary = _check_japanese(settings) if kind == _JAPANESE else None
-        decoder: Any = settings.get("added_tokens_decoder") or {}
-        added_tokens = {int(i): str(token["content"]) for i, token in decoder.items()}
+        added_tokens = _read_decoder(settings)
         refuse_large_tokens(_list_texts(settings))
     if dictionary:
         all_files[dictionary.file] = _read_dictionary(dictionary, folder=folder)
@@ -250,12 +253,18 @@ def read_tokenizer_files(
         make_normalizer,
         dictionary.file if dictionary else "",
     )
-    normalizer = None if kind in _BYTE_LEVEL else fast.get("normalizer")
+    normalizer = {} if kind in _BYTE_LEVEL else require_members(fast.get("normalizer"))
     files.refuse_unfit_case(
-        make_normalizer(settings) if make_normalizer else normalizer,
+        make_normalizer(settings) if make_normalizer else normalizer or None,
         place=folder.locate(TOKENIZER_CONFIG_FILE),
     )
     return files
+
+
+def _read_decoder(settings: Mapping[str, JsonValue]) -> dict[int, str]:
+    """Return the token of each id in the settings' table of added tokens."""
+    tokens = require_members(settings.get("added_tokens_decoder"))
+    return {int(i): str(require_members(token)["content"]) for i, token in tokens.items()}
 
 
 class _Vocabularies(NamedTuple):
@@ -263,7 +272,7 @@ class _Vocabularies(NamedTuple):
 
     tokens_by_id: dict[int, str]
     added_tokens: dict[int, str]
-    fast: dict[str, Any]
+    fast: dict[str, JsonValue]
 
 
 def _read_vocabularies(
@@ -272,15 +281,13 @@ def _read_vocabularies(
     """Read the tokens in a tokenizer's files, in the order of the files."""
     tokens_by_id: dict[int, str] = {}
     added_tokens: dict[int, str] = {}
-    fast: Any = {}
+    fast: dict[str, JsonValue] = {}
     for file, data in files.items():
         with name_place(places[file]):
             if file == FAST_FILE:
                 fast = parse_json(data, place="")
                 tokens = _read_fast_vocabulary(fast, kind=kind)
-                added_tokens |= {
-                    int(token["id"]): token["content"] for token in fast.get("added_tokens") or ()
-                }
+                added_tokens |= _read_added_tokens(fast)
             else:
                 tokens = _read_vocabulary(file, data)
             tokens_by_id |= tokens
@@ -307,12 +314,12 @@ def _list_needed_files(
 
 
 def _make_piece_normalizer(
-    model: PieceModel, kind: str, settings: Mapping[str, object]
+    model: PieceModel, kind: str, settings: Mapping[str, JsonValue]
 ) -> Normalizer:
     return build_normalizer(model, kind=kind, settings=settings)
 
 
-def _refuse_other_flags(settings: Mapping[str, object]) -> None:
+def _refuse_other_flags(settings: Mapping[str, JsonValue]) -> None:
     """Refuse flags that are neither true nor false, because the library interprets them freely."""
     n_extra = settings.get("extra_ids", 0)
     is_few = type(n_extra) is int and 0 <= n_extra <= _MAX_EXTRA
@@ -328,7 +335,7 @@ def _refuse_other_flags(settings: Mapping[str, object]) -> None:
         )
 
 
-def _list_texts(value: object) -> Iterator[str]:
+def _list_texts(value: JsonValue) -> Iterator[str]:
     """Yield every text in a JSON value, including names of settings."""
     for key, item in walk_entries(value):
         yield key
@@ -337,7 +344,7 @@ def _list_texts(value: object) -> Iterator[str]:
                 yield text
 
 
-def _parse_settings(data: bytes) -> dict[str, object]:
+def _parse_settings(data: bytes) -> dict[str, JsonValue]:
     """Parse settings; refuse those that load code, and tables that slow down transformers."""
     raw = parse_json(data, place="")
     refuse_code_keys(raw, place="")
@@ -345,14 +352,14 @@ def _parse_settings(data: bytes) -> dict[str, object]:
     return raw
 
 
-def _refuse_many_added(value: object) -> None:
+def _refuse_many_added(value: JsonValue) -> None:
     # transformers adds them one by one, and each takes longer the more there are.
     for _, element in (("", value), *walk_entries(value)):
         refuse_more(len(element) if isinstance(element, list | dict) else 0, than=_MAX_ADDED)
 
 
 def _choose_tokenizer_class(
-    raw: Mapping[str, object], *, model_config: Mapping[str, object]
+    raw: Mapping[str, JsonValue], *, model_config: Mapping[str, JsonValue]
 ) -> str:
     """Return the class that the tokenizer's settings name, or the model's, or that of its kind."""
     own_class = raw.get("tokenizer_class") or model_config.get("tokenizer_class")
@@ -376,10 +383,11 @@ class _Dictionary(NamedTuple):
     system: str
 
 
-def _check_japanese(settings: Mapping[str, object]) -> _Dictionary | None:
+def _check_japanese(settings: Mapping[str, JsonValue]) -> _Dictionary | None:
     """Refuse other settings than the supported ones; return the user dictionary, if any."""
     mecab = settings.get("mecab_kwargs") or {}
-    system, option = mecab, None
+    system: JsonValue = mecab
+    option: JsonValue = None
     if isinstance(mecab, dict) and {key for key, value in mecab.items() if value} <= _MECAB:
         system, option = mecab.get("mecab_dic", "unidic_lite"), mecab.get("mecab_option")
     file = find_dictionary_name(option) if option else None
@@ -442,8 +450,8 @@ def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
     return _invert_vocabulary(parse_json(data, place=""))
 
 
-def _invert_vocabulary(vocab: object) -> dict[int, str]:
-    tokens: Any = vocab if isinstance(vocab, dict) else {"": None}
+def _invert_vocabulary(vocab: JsonValue) -> dict[int, str]:
+    tokens = vocab if isinstance(vocab, dict) else {"": None}
     ids: dict[int, str] = {i: token for token, i in tokens.items() if type(i) is int and i >= 0}
     if len(ids) < len(tokens):
         raise AuditError(
@@ -452,13 +460,13 @@ def _invert_vocabulary(vocab: object) -> dict[int, str]:
     return ids
 
 
-def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str]:
+def _read_fast_vocabulary(raw: Mapping[str, JsonValue], *, kind: str) -> dict[int, str]:
     """Return the token of each id in tokenizer.json, after checking that all parts are harmless."""
-    added_tokens = raw.get("added_tokens") or []
-    _refuse_many_added(added_tokens)
+    _refuse_many_added(raw.get("added_tokens"))
     refuse_unknown_parts(raw)
-    refuse_large_tokens(token["content"] for token in added_tokens)
-    model = raw.get("model") or {}
+    added_tokens = _read_added_tokens(raw)
+    refuse_large_tokens(added_tokens.values())
+    model = require_members(raw.get("model"))
     # Files from before 2021 have no type: only byte-pair models have merges.
     model_type = model.get("type") or ("BPE" if "merges" in model else "WordPiece")
     if model_type not in TOKENIZER_CLASSES[kind][1] or model.get("dropout"):
@@ -475,28 +483,36 @@ def _read_fast_vocabulary(raw: Mapping[str, Any], *, kind: str) -> dict[int, str
         if model_type == "Unigram"
         else _invert_vocabulary(vocabulary)
     )
-    return tokens_by_id | {int(token["id"]): token["content"] for token in added_tokens}
+    return tokens_by_id | added_tokens
 
 
-def _number_pieces(vocabulary: object, *, unk_id: object) -> dict[int, str]:
+def _read_added_tokens(raw: Mapping[str, JsonValue]) -> dict[int, str]:
+    """Return the token of each id outside the vocabulary of tokenizer.json."""
+    tokens = map(require_members, list_entries(raw.get("added_tokens")))
+    return {int(str(token["id"])): str(token["content"]) for token in tokens}
+
+
+def _number_pieces(vocabulary: JsonValue, *, unk_id: JsonValue) -> dict[int, str]:
     """Return the piece of each id of a Unigram model, whose pieces have scores.
 
     Without an unknown piece, the library fails at the first letter that it does not know.
     """
-    pieces: Any = vocabulary if isinstance(vocabulary, list) else ()
-    refuse_more(len(pieces), than=MAX_VOCABULARY)
-    is_sound = type(unk_id) is int and 0 <= unk_id < len(pieces)
-    if not is_sound or not all(map(_is_scored_piece, pieces)):
+    entries = vocabulary if isinstance(vocabulary, list) else []
+    refuse_more(len(entries), than=MAX_VOCABULARY)
+    is_sound = type(unk_id) is int and 0 <= unk_id < len(entries)
+    pieces = [*filter(None, map(_read_scored_piece, entries))]
+    if not is_sound or len(pieces) < len(entries):
         raise AuditError(
             "The vocabulary is not a list of pieces with finite scores, or has no piece for "
             "unknown text.",
             do=COPY_FILE,
         )
-    return {i: piece for i, (piece, _) in enumerate(pieces)}
+    return dict(enumerate(pieces))
 
 
-def _is_scored_piece(entry: object) -> bool:
+def _read_scored_piece(entry: JsonValue) -> str:
+    """Return the piece of an entry; "" if it has none, or no finite score."""
     match entry:
-        case [str(piece), int() | float() as score]:
-            return bool(piece) and type(score) is not bool and abs(score) <= _MAX_SCORE
-    return False
+        case [str(piece), int() | float() as score] if type(score) is not bool:
+            return piece if abs(score) <= _MAX_SCORE else ""
+    return ""

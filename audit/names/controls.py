@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,10 @@ from audit.names.pools import NamePool, pools_by_script
 from audit.names.spelling import UNSPELLABLE, CountPieces
 from audit.rng import generator
 from audit.text import fold_letters, fold_name, is_unspaced, script_of, written_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 CALIPER_NATS = 0.25
 """Two parts are within the caliper if neither is more than 28 % commoner than the other (ln share)
@@ -641,7 +645,7 @@ def report_matching(
 
     names, pools = candidates.without_canaries(), pools_by_script()
     scripts = [script_of(names.full_name(row)) for row in range(len(names))]
-    columns: dict[str, list[Any]] = {"script": scripts}
+    columns: dict[str, Sequence[str | float]] = {"script": scripts}
     pieces = []
     for role in _ROLES:
         texts = getattr(names, role)
@@ -661,7 +665,7 @@ def report_matching(
     ]
 
 
-def _compare_groups(kind: str, members: Any, controls: Any) -> Iterator[Message]:
+def _compare_groups(kind: str, members: pd.DataFrame, controls: pd.DataFrame) -> Iterator[Message]:
     """Yield the messages on two tables of names."""
     first, last = differences = [_mean_difference(members[role], controls[role]) for role in _ROLES]
     pieces, script = gaps = [
@@ -689,11 +693,11 @@ def _compare_groups(kind: str, members: Any, controls: Any) -> Iterator[Message]
         )
 
 
-def _mean_difference(members: Any, controls: Any) -> float:
+def _mean_difference(members: pd.Series[float], controls: pd.Series[float]) -> float:
     spread = math.sqrt((members.var() + controls.var()) / 2)
     return float(members.mean() - controls.mean()) / spread if spread > 0 else math.nan
 
 
-def _share_gap(members: Any, controls: Any) -> float:
+def _share_gap(members: pd.Series[str], controls: pd.Series[str]) -> float:
     shares = (table.value_counts(normalize=True) for table in (members, controls))
     return float(next(shares).sub(next(shares), fill_value=0).abs().sum()) / 2

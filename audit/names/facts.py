@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from audit.models.limited import call_limited
 from audit.models.model_folder import find_display_name
@@ -21,6 +20,7 @@ from audit.names.spelling import (
     part_pieces,
     piece_counter,
 )
+from audit.shelf import JSON
 from audit.text import script_of
 
 SCRIPTS = ("latin", "han_kana", "other")
@@ -106,7 +106,7 @@ def spelling(candidates: Candidates, *, model: Path) -> Spelling:
     return Spelling(n_pieces, bins, n_twins=n_twins)
 
 
-def _count_name_pieces(candidates: Candidates, model: Path) -> dict[str, Any]:
+def _count_name_pieces(candidates: Candidates, model: Path) -> dict[str, JSON]:
     pieces = part_pieces(candidates, kind=RUNNING_TEXT, tokenizer=load_tokenizer(model))
     totals = pieces.n_pieces.sum(axis=1)
     is_twin = pieces.twin_of != NO_TWIN

@@ -23,7 +23,15 @@ from audit.names.candidates import (
     with_kinds,
 )
 from audit.names.letter_case import with_usual_case
-from audit.tables import RowNote, Table, make_table, read_csv_table, read_json_table, write_table
+from audit.tables import (
+    Cells,
+    RowNote,
+    Table,
+    make_table,
+    read_csv_table,
+    read_json_table,
+    write_table,
+)
 from audit.text import (
     BRACKETS,
     DOUBTFUL,
@@ -332,7 +340,7 @@ def encode_names_csv(candidates: Candidates) -> bytes:
     computes it; `read_names` strips it. Rows of the auditor's own file and guessed kinds are
     written only if reading this file would give others.
     """
-    columns: dict[str, Sequence[object]] = {
+    columns: dict[str, Cells] = {
         "first_name": _guard_formulas(candidates.first),
         "last_name": _guard_formulas(candidates.last),
         "is_member": candidates.is_member,

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from itertools import product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -25,9 +25,11 @@ from audit.names.pools import pools_by_script
 from audit.names.spelling import CountPieces
 from audit.notes.passages import Passages, normalize_passages, read_passages
 from audit.progress import Meter, Phase, ProgressListener
-from audit.shelf import make_time_stamp, one_line
+from audit.shelf import JSON, make_time_stamp, one_line
 from audit.tables import RowNote
 from cache.store import Store
+
+T = TypeVar("T")
 
 MAX_NAMES = 50_000
 DEMO = {"demo-en": "en", "demo-ja": "ja"}
@@ -177,8 +179,8 @@ def _read_demo_file(code: str, name: str) -> bytes:
 
 
 def _load_entry(
-    code: str, kind: str, store: Store, read_content: Callable[[str], Any]
-) -> tuple[Line, Any]:
+    code: str, kind: str, store: Store, read_content: Callable[[str], T | None]
+) -> tuple[Line, T]:
     """Return the line and the content of the only digest that begins with a code."""
     keys = store.keys(f"{kind}/{code}") if _CODE.fullmatch(code) else ()
     line = _load_line(kind, keys[0].partition("/")[2], store) if len(keys) == 1 else None
@@ -215,7 +217,7 @@ def _keep_line(
     """Keep a line; without a new title it keeps its old one."""
     older_line = _load_line(kind, digest, store)
     title = one_line(label) or (older_line.label if older_line else "")
-    record: dict[str, Any] = {"label": title, "at": make_time_stamp(), _COUNT_KEYS[kind]: n}
+    record: dict[str, JSON] = {"label": title, "at": make_time_stamp(), _COUNT_KEYS[kind]: n}
     record |= {"source": source} if source else {}
     store.put_record(f"{kind}-line/{digest}", record)
 

@@ -20,7 +20,6 @@ from datetime import date, timedelta
 from itertools import accumulate
 from operator import mul
 from pathlib import Path
-from typing import Any
 
 from audit.notes.dates import FIRST_DAY, Interval, choose_interval
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER
@@ -149,7 +148,7 @@ def _half_width() -> dict[int, str]:
     return {ord(letter): half for letter, half in table.items() if len(letter) == 1}
 
 
-_KANA: dict[str, dict[int, Any]] = {
+_KANA: dict[str, Mapping[int, int | str]] = {
     "kana": {},
     "half_kana": _half_width(),
     "hiragana": {code: code - 0x60 for code in range(ord("ァ"), ord("ヶ") + 1)},

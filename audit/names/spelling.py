@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
 from audit.models.joined import build_joined_encoder
+from audit.models.library import Tokenizer
 from audit.names.candidates import Candidates
 from audit.text import fold_name, is_unspaced
 
@@ -109,7 +109,7 @@ Context = tuple[str, bool]
 RUNNING_TEXT = PassageKind(slots=("full",), separator="", lead=None)
 
 
-def token_ids(tokenizer: Any, text: str, *, is_joined: bool = False) -> list[int]:
+def token_ids(tokenizer: Tokenizer, text: str, *, is_joined: bool = False) -> list[int]:
     """Return the ids of `text` without special tokens.
 
     With `is_joined`, or if it begins with a space, the text goes on after other text and has no
@@ -123,7 +123,7 @@ def token_ids(tokenizer: Any, text: str, *, is_joined: bool = False) -> list[int
     return ids
 
 
-def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Any) -> PartPieces:
+def part_pieces(candidates: Candidates, *, kind: PassageKind, tokenizer: Tokenizer) -> PartPieces:
     """Tokenise every name as it stands in passages of one kind, part by part.
 
     Each part is tokenised with what precedes it there (byte-level tokenizers such as RoBERTa's have
@@ -191,7 +191,7 @@ def _number_texts(texts: Sequence[str], *, is_read: NDArray[np.bool_]) -> Ids:
 
 
 def refuse_opposite_twins(
-    candidates: Candidates, *, tokenizer: Any, kind: PassageKind | None = None
+    candidates: Candidates, *, tokenizer: Tokenizer, kind: PassageKind | None = None
 ) -> None:
     """Raise an `AuditError` if two rows of a file are one name to the model but differ in truth.
 
@@ -229,7 +229,7 @@ def pieces_by_role(pieces: PartPieces) -> Ids:
     return n_pieces
 
 
-def piece_counter(tokenizer: Any, *, kind: PassageKind = RUNNING_TEXT) -> CountPieces:
+def piece_counter(tokenizer: Tokenizer, *, kind: PassageKind = RUNNING_TEXT) -> CountPieces:
     """Return a function from a part's role and text to its number of word pieces.
 
     Each part is counted with what precedes it in passages of this kind. A part that the tokenizer
@@ -240,7 +240,8 @@ def piece_counter(tokenizer: Any, *, kind: PassageKind = RUNNING_TEXT) -> CountP
     def count(role: str, part: str) -> int:
         contexts = dict(kind.list_contexts(part, part))
         lead = _trailing_space(kind.separator)
-        return n_pieces(part, contexts.get(role, (lead, not lead)))
+        n: int = n_pieces(part, contexts.get(role, (lead, not lead)))
+        return n
 
     @cache
     def n_pieces(part: str, context: Context) -> int:

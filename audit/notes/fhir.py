@@ -18,7 +18,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError, Message
 from audit.foreign import MAX_FILE_BYTES, decode_text, find_text_form, parse_json_value
@@ -154,7 +156,7 @@ def _resources_or_refusals(lines: Iterator[str]) -> Iterator[Resource | RowNote]
             yield from _read_bundle(value)
 
 
-def read_json_values(lines: Iterator[str]) -> Iterator[Any]:
+def read_json_values(lines: Iterator[str]) -> Iterator[JsonValue | RowNote]:
     """Yield the JSON values of a file: its only one, or one a line; a bad line is a `RowNote`."""
     first = next((line for line in lines if line.strip()), "")
     value = _parse_line(first)
@@ -168,13 +170,13 @@ def read_json_values(lines: Iterator[str]) -> Iterator[Any]:
             yield RowNote(row, "The line is not JSON.") if value is None else value
 
 
-def _parse_line(line: str) -> Any:
+def _parse_line(line: str) -> JsonValue:
     with suppress(AuditError):
         return parse_json_value(line.strip().removeprefix("\ufeff"), refusal=AuditError(""))
     return None
 
 
-def _parse_whole_file(first: str, lines: Iterator[str]) -> Any:
+def _parse_whole_file(first: str, lines: Iterator[str]) -> JsonValue:
     """Parse a file that is one JSON text spread over several lines."""
     n_left = MAX_FILE_BYTES - len(first)
     pieces = [first]
@@ -196,7 +198,7 @@ def _parse_whole_file(first: str, lines: Iterator[str]) -> Any:
 
 
 def _read_bundle(
-    value: Any, urls: Mapping[str, str] | None = None, *, name: str = "", depth: int = 0
+    value: JsonValue, urls: Mapping[str, str] | None = None, *, name: str = "", depth: int = 0
 ) -> Iterator[Resource]:
     """Yield the resources of a value; each resource of a Bundle is yielded by itself.
 
@@ -209,32 +211,28 @@ def _read_bundle(
             yield from _read_bundle(element, urls, depth=depth + 1)
     elif isinstance(value, dict) and value.get("resourceType") == "Bundle":
         entries = [
-            entry
+            (str(entry.get("fullUrl") or ""), resource)
             for entry in _list_objects(value.get("entry"))
-            if isinstance(entry.get("resource"), dict)
+            if isinstance(resource := entry.get("resource"), dict)
         ]
-        entry_names = {
-            str(entry["fullUrl"]): _name_of(entry["resource"], str(entry["fullUrl"]))
-            for entry in entries
-            if entry.get("fullUrl")
-        }
+        entry_names = {url: _name_of(resource, url) for url, resource in entries if url}
         resource_names = {**(urls or {}), **entry_names}
-        for element in entries:
-            entry_name = resource_names.get(str(element.get("fullUrl", "")), "")
-            yield from _read_bundle(
-                element["resource"], resource_names, name=entry_name, depth=depth + 1
-            )
+        for url, resource in entries:
+            entry_name = resource_names.get(url, "")
+            yield from _read_bundle(resource, resource_names, name=entry_name, depth=depth + 1)
     elif isinstance(value, dict) and isinstance(value.get("resourceType"), str):
         yield _read_resource(value, urls or {}, name=name or _name_of(value, ""))
 
 
-def _name_of(resource: Mapping[str, Any], url: str) -> str:
+def _name_of(resource: dict[str, JsonValue], url: str) -> str:
     """Return the name by which references call a resource: its type and identifier."""
     identifier = resource.get("id") or re.split("[/:]", url)[-1]
     return f"{resource.get('resourceType', '')}/{identifier}" if identifier else ""
 
 
-def _read_resource(resource: Mapping[str, Any], urls: Mapping[str, str], *, name: str) -> Resource:
+def _read_resource(
+    resource: dict[str, JsonValue], urls: Mapping[str, str], *, name: str
+) -> Resource:
     kind = str(resource["resourceType"])[:MAX_NAME_CHARS]
     record = Resource(name[:MAX_NAME_CHARS], kind)
     if kind == "Patient":
@@ -255,8 +253,10 @@ def _read_resource(resource: Mapping[str, Any], urls: Mapping[str, str], *, name
     return record
 
 
-def _walk_json(value: Any, *, depth: int = 0) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Yield (key, value, surrounding object) for everything inside a JSON value, in order."""
+def _walk_json(
+    value: JsonValue, *, depth: int = 0
+) -> Iterator[tuple[str, JsonValue, dict[str, JsonValue]]]:
+    """Yield (key, value, surrounding members) for everything inside a JSON value, in order."""
     if depth > _MAX_DEPTH:
         raise _make_depth_error()
     if isinstance(value, list):
@@ -272,8 +272,8 @@ def _make_depth_error() -> AuditError:
     return AuditError("The FHIR file is nested too deep.", where="notes")
 
 
-def _list_objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a field that holds one object or a list."""
+def _list_objects(value: JsonValue) -> list[dict[str, JsonValue]]:
+    """Return the values with members in a field that holds one or a list."""
     return [
         element
         for element in (value if isinstance(value, list) else [value])
@@ -281,7 +281,7 @@ def _list_objects(value: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _take_text(record: Resource, key: str, value: Any, holder: Mapping[str, Any]) -> None:
+def _take_text(record: Resource, key: str, value: JsonValue, holder: dict[str, JsonValue]) -> None:
     """Add the text of a field to the texts of a resource, if the field holds one."""
     try:
         if key == "div" and isinstance(value, str):
@@ -316,7 +316,11 @@ def _read_attachment(data: str, content_type: str) -> str:
 
 
 def _take_names(
-    record: Resource, key: str, value: Any, holder: Mapping[str, Any], urls: Mapping[str, str]
+    record: Resource,
+    key: str,
+    value: JsonValue,
+    holder: dict[str, JsonValue],
+    urls: Mapping[str, str],
 ) -> None:
     """Add the names in a field to the people of a resource; each name becomes a person."""
     owner = record.patient
@@ -333,7 +337,7 @@ def _take_names(
     record.people += (Person(owner, tuple(facts)) for facts in names if facts)
 
 
-def _take_facts(record: Resource, key: str, value: Any) -> None:
+def _take_facts(record: Resource, key: str, value: JsonValue) -> None:
     """Add the telephones, addresses, identifiers or birth date of a field to a resource's facts."""
     if key in ("telecom", "valueContactPoint"):
         record.facts += _make_facts(
@@ -352,35 +356,33 @@ def _take_facts(record: Resource, key: str, value: Any) -> None:
             record.facts.append(("birth", date.fromisoformat(value).isoformat()))
 
 
-def _remove_titles(name: Any) -> str:
+def _remove_titles(name: JsonValue) -> str:
     """Return a name without titles and degrees."""
     words = name.split() if isinstance(name, str) else []
     return " ".join(word for word in words if word.strip(".,").lower() not in _TITLES)
 
 
-def _make_facts(kind: str, values: Iterable[Any]) -> list[tuple[str, str]]:
+def _make_facts(kind: str, values: Iterable[JsonValue]) -> list[tuple[str, str]]:
     """Return facts for those values of a field that can be searched for in a text."""
     limit = MAX_NAME_CHARS if kind in ("first", "middle", "last", "full", "other") else None
     texts = (" ".join(value.split()) for value in values if isinstance(value, str))
     return [(kind, text) for text in texts if text and len(text) <= (limit or _MAX_VALUE_CHARS)]
 
 
-def _read_name(name: Mapping[str, Any]) -> Iterator[list[tuple[str, str]]]:
-    given_names = name.get("given")
-    given_names = [
+def _read_name(name: dict[str, JsonValue]) -> Iterator[list[tuple[str, str]]]:
+    given = name.get("given")
+    names = [
         given_name
-        for given_name in (given_names if isinstance(given_names, list) else [given_names])
+        for given_name in (given if isinstance(given, list) else [given])
         if isinstance(given_name, str)
     ]
-    parts = _make_facts("first", given_names[:1]) + _make_facts(
-        "middle", [" ".join(given_names[1:])]
-    )
+    parts = _make_facts("first", names[:1]) + _make_facts("middle", [" ".join(names[1:])])
     parts += _make_facts("last", [name.get("family")])
     full_name = _make_facts("full", [_remove_titles(name.get("text"))])
     yield from filter(None, (parts, full_name))
 
 
-def _read_address(address: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _read_address(address: dict[str, JsonValue]) -> list[tuple[str, str]]:
     lines = address.get("line")
     lines = lines if isinstance(lines, list) else [lines]
     places = (address.get(key) for key in ("city", "district", "text"))
@@ -389,7 +391,7 @@ def _read_address(address: Mapping[str, Any]) -> list[tuple[str, str]]:
     )
 
 
-def _find_patient(value: Any, urls: Mapping[str, str]) -> str:
+def _find_patient(value: JsonValue, urls: Mapping[str, str]) -> str:
     """Return the identifier of the patient to whom a reference points; "" for anything else."""
     reference = value.get("reference") if isinstance(value, dict) else None
     if not isinstance(reference, str):

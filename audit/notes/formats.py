@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, Literal, get_args
+from typing import Literal, TypeVar, get_args
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape, quoteattr
+
+from pydantic import JsonValue
 
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular
@@ -31,6 +33,9 @@ from audit.notes.spans import (
     fold_label,
     normalize_label,
 )
+from audit.shelf import JSON
+
+T = TypeVar("T")
 
 MAX_SPAN_CHARS = 200
 """A tag that is closed later than this counts as unclosed: nothing personal is that long."""
@@ -435,7 +440,7 @@ _CATEGORIES = {
     "personal_id_code",
 }
 _CATEGORY = {label: name for name, labels in _CATEGORIES.items() for label in labels.split()}
-_MAX_MARKS = 500_000  # counted before it is read, for each becomes an object
+_MAX_MARKS = 500_000  # counted before it is read, for each takes much memory
 _UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -546,15 +551,15 @@ def read_line(line: str, *, subject: str, number: int) -> TaggedDocument:
         ) from None
 
 
-def _require_type(value: Any, *kinds: type) -> Any:
-    if type(value) not in kinds:
+def _require_type(value: JsonValue, *kinds: type[T]) -> T:
+    if isinstance(value, bool) or not isinstance(value, kinds):
         raise TypeError
     return value
 
 
 def format_jsonl_line(document: TaggedDocument) -> str:
     """Return a document as one line, with its line end."""
-    record: dict[str, object] = {"doc_id": document.doc_id, "text": document.text}
+    record: dict[str, JSON] = {"doc_id": document.doc_id, "text": document.text}
     if document.patient_id is not None:
         record["patient_id"] = document.patient_id
     record["spans"] = list(map(asdict, document.spans))

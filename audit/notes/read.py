@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from audit.errors import AuditError, Message
 from audit.foreign import (
@@ -64,13 +64,13 @@ ByteListener = Callable[[int], None]
 
 
 @contextmanager
-def _open_unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def _open_unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO | gzip.GzipFile]]:
     """Open a plain or gzip file; yield the file as stored, and the unpacked stream."""
     try:
         with open_regular(path) as file:
             is_packed = file.read(2) == GZIP
             file.seek(0)
-            yield file, cast(BinaryIO, gzip.GzipFile(fileobj=file)) if is_packed else file
+            yield file, gzip.GzipFile(fileobj=file) if is_packed else file
     except (EOFError, gzip.BadGzipFile, zlib.error):
         raise AuditError("The gzip file is damaged, or ends too early.", where="notes") from None
     except OSError:

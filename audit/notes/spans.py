@@ -253,7 +253,7 @@ def read_label_map(text: str, *, subject: str) -> LabelMap:
     ):
         raise refusal
     return LabelMap(
-        {fold_label(key): normalize_label(value or "") for key, value in labels.items()}
+        {fold_label(key): normalize_label(str(value or "")) for key, value in labels.items()}
     )
 
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from audit.errors import AuditError
 from audit.shelf import write_whole
@@ -61,7 +61,7 @@ class LoopSettings(Record):
         """Return the share of the highest learning rate in a step, 1 to `n_steps`."""
         raise NotImplementedError
 
-    def decisive(self) -> dict[str, Any]:
+    def decisive(self) -> dict[str, JsonValue]:
         """Return the settings that decide the weights, without the measuring intervals."""
         return {k: v for k, v in self.plain().items() if k not in self.not_of_the_weights}
 

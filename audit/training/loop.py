@@ -19,11 +19,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 import torch.distributed as processes
 import transformers
+from pydantic import JsonValue
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ from torch import Tensor, nn
 from audit.errors import AuditCancelled, AuditError
 from audit.progress import FINISHING, Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import torch_seed
-from audit.shelf import private_folder, whole_folder, write_whole
+from audit.shelf import JSON, private_folder, whole_folder, write_whole
 from audit.task import Record
 from audit.training.config import (
     LoopSettings,
@@ -66,7 +67,7 @@ class Hardware:
     process: int = 0
     n_processes: int = 1
 
-    def numbers(self) -> AbstractContextManager[object]:
+    def numbers(self) -> AbstractContextManager[None]:
         """Return a context in which the forward pass has its number type; weights are float32."""
         if self.precision == "float32":
             return nullcontext()
@@ -147,7 +148,8 @@ def adamw(
     settings: LoopSettings,
     *,
     rate_of: Callable[[nn.Parameter], float] | None = None,
-    **options: Any,
+    eps: float = 1e-8,
+    fused: bool | None = None,
 ) -> torch.optim.AdamW:
     """Return the optimizer of a model; vectors have no weight decay.
 
@@ -164,7 +166,8 @@ def adamw(
             {"params": parameters, "lr": rate, "highest_lr": rate, "weight_decay": decay}
             for (rate, decay), parameters in groups.items()
         ],
-        **options,
+        eps=eps,
+        fused=fused,
     )
 
 
@@ -187,7 +190,10 @@ def plan_steps(name: str, n_steps: int, n_tokens: int, size: float, hardware: st
     return Phase(name, n_steps * n_tokens * size, _WORK_SECONDS, f"{name} {hardware}", size)
 
 
-class Learner(ABC):
+Rows = TypeVar("Rows")
+
+
+class Learner(ABC, Generic[Rows]):
     """A model that learns step by step in a folder; each kind of training has a subclass.
 
     Parameters
@@ -232,11 +238,11 @@ class Learner(ABC):
         )
 
     @abstractmethod
-    def passes(self, step: int) -> Iterable[Any]:
+    def passes(self, step: int) -> Iterable[Rows]:
         """Return the input of each forward pass of a step (from 1), for all processes."""
 
     @abstractmethod
-    def loss(self, rows: Any) -> Tensor:
+    def loss(self, rows: Rows) -> Tensor:
         """Return a pass's share of the step's mean loss, in nats per token."""
 
     def finish(self) -> None:
@@ -269,7 +275,7 @@ class Learner(ABC):
                 continue
             torch.manual_seed(torch_seed(self.settings.seed, self.dropout, step, number))
             loss = self.loss(rows)
-            loss.backward()  # type: ignore[no-untyped-call]
+            torch.autograd.backward(loss)
             total += loss.detach()
         if hardware.n_processes > 1:
             _add_up(
@@ -284,7 +290,7 @@ class Learner(ABC):
     def complete(
         self,
         folder: Path,
-        facts: Mapping[str, Any],
+        facts: Mapping[str, JSON],
         *,
         result: str,
         progress: ProgressListener,
@@ -458,7 +464,7 @@ def _refuse_no_number(is_number: bool) -> None:
         )
 
 
-def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
+def _claim(folder: Path, facts: Mapping[str, JSON], *, result: str) -> None:
     """Mark a folder as the folder of this training, or check that it is.
 
     Once its result exists, the training may be requested on other hardware.
@@ -467,7 +473,7 @@ def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         text = json.dumps(facts, ensure_ascii=True, indent=1, allow_nan=False)
         write_whole(folder / TRAINING, text.encode("ascii"))
         return
-    facts_before: dict[str, Any] = {}
+    facts_before: dict[str, JsonValue] = {}
     with suppress(OSError, ValueError, TypeError):
         facts_before = dict(json.loads((folder / TRAINING).read_bytes()))
     if facts_before.get("key") != facts["key"]:
@@ -490,7 +496,7 @@ def _claim(folder: Path, facts: Mapping[str, Any], *, result: str) -> None:
         )
 
 
-def copy_to_main_memory(tensors: Mapping[str, Any]) -> dict[str, Tensor]:
+def copy_to_main_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors in main memory, contiguous."""
     return {
         name: tensor.detach().to("cpu", copy=False).contiguous() for name, tensor in tensors.items()

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.corpus.truth import read_listed
-from audit.models.forward import choose_exact_kernels, compute_logits, pick_precision
+from audit.models.forward import choose_exact_kernels, compute_logits, find_body, pick_precision
 from audit.models.inspect import inspect_model, read_model_files
 from audit.models.layouts import compute_expected_shapes
 from audit.models.learning import LearningPass
@@ -87,7 +87,7 @@ _MAX_BYTES = 64_000_000
 _VERSION = 2
 
 
-class MaskedLearner(Learner):
+class MaskedLearner(Learner[MaskedRows]):
     """A masked language model, its training rows, and its held-out rows.
 
     After each of the steps `copies`, a copy is stored in its folder with the files of `parent`.
@@ -107,8 +107,7 @@ class MaskedLearner(Learner):
         copies: Sequence[int] = (),
         parent: Path = Path(),
     ) -> None:
-        plain: Any = model
-        in_body = {id(parameter) for parameter in plain.base_model.parameters()}
+        in_body = {id(parameter) for parameter in find_body(model).parameters()}
         rates = (settings.learning_rate, settings.head_learning_rate or settings.learning_rate)
         optimizer = adamw(
             model,

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,11 +21,12 @@ from numpy.typing import NDArray
 from audit.corpus.truth import ListedNotes
 from audit.errors import AuditError
 from audit.models.joined import build_joined_encoder
+from audit.models.library import Tokenizer
 from audit.notes.read import Note, NoteSource
 from audit.notes.sentences import find_sentences
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
-from audit.shelf import digest_json, fingerprint, private_folder, whole_folder
+from audit.shelf import JSON, digest_json, fingerprint, private_folder, whole_folder
 from audit.training.config import TrainSettings
 
 Ids = NDArray[np.int64]
@@ -80,7 +80,7 @@ class TokenFile:
     document; `n_refused` of them are not notes.
     """
 
-    ids: NDArray[Any]
+    ids: NDArray[np.unsignedinteger]
     ends: Ids
     groups: Ids
     missing: Ids
@@ -101,7 +101,7 @@ class TokenFile:
         """Tokens of each note, its [SEP] included."""
         return np.diff(self.ends, prepend=0)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, JSON]:
         """Return counts of the file's content."""
         return {
             "n_tokens": len(self.ids),
@@ -128,7 +128,7 @@ class TokenFile:
 
 def read_or_make_tokens(
     source: NoteSource,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     *,
     store: Path,
     progress: ProgressListener = lambda report: None,
@@ -179,7 +179,7 @@ def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
 
 
 def _write_tokens(
-    source: NoteSource, tokenizer: Any, *, folder: Path, key: str, meter: Meter
+    source: NoteSource, tokenizer: Tokenizer, *, folder: Path, key: str, meter: Meter
 ) -> None:
     dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
     ends, groups, missing = array("q"), array("q"), array("q")
@@ -209,7 +209,7 @@ def _write_tokens(
     )
 
 
-def _split_to_ids(text: str, tokenizer: Any) -> list[int]:
+def _split_to_ids(text: str, tokenizer: Tokenizer) -> list[int]:
     """Return a note's ids; sentences are tokenized one by one, so that no input is long.
 
     Special tokens that a text spells out ("[MASK]") become unknown words.
@@ -234,7 +234,7 @@ def _split_to_ids(text: str, tokenizer: Any) -> list[int]:
     return [unknown if token in special else token for ids in ids_by_sentence for token in ids]
 
 
-def _tokenizing_key(source: NoteSource, tokenizer: Any, *, meter: Meter) -> str:
+def _tokenizing_key(source: NoteSource, tokenizer: Tokenizer, *, meter: Meter) -> str:
     from audit.models.tokenizer import read_tokenizer_settings
 
     notes = {
@@ -278,7 +278,7 @@ class SpecialIds:
     n_vocabulary: int
 
     @classmethod
-    def from_tokenizer(cls, tokenizer: Any) -> SpecialIds:
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> SpecialIds:
         """Return the special ids of a tokenizer."""
         special = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.mask_token_id)
         return cls(*special, len(tokenizer))

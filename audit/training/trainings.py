@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,8 +22,17 @@ from audit.models.inspect import ModelSummary, compute_model_digest, inspect_mod
 from audit.models.limited import call_limited
 from audit.models.model_folder import TRAINED_LABEL, find_display_name
 from audit.models.registry import RegisteredModel, find_model_by_digest, load_tokenizer
-from audit.shelf import Shelf
-from audit.task import Columns, Contact, Device, Question, Record, Task, queue_of, read_file_states
+from audit.shelf import JSON, Shelf
+from audit.task import (
+    Columns,
+    Contact,
+    Device,
+    Question,
+    Record,
+    Task,
+    queue_of,
+    read_file_states,
+)
 from audit.training.config import (
     WHERE,
     LossCurve,
@@ -250,7 +259,7 @@ class PretrainTask(Task):
     @classmethod
     def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the stored model's identifier if the training of this question is finished."""
-        run_id, is_own = question.order.get("run_id", ""), not question.order.get("out")
+        run_id, is_own = str(question.order.get("run_id", "")), not question.order.get("out")
         return (run_id,) if is_own and (MODELS.home() / run_id / MODEL).is_dir() else ()
 
     def help(self) -> None:
@@ -261,7 +270,7 @@ class PretrainTask(Task):
         if not self.read_answer(question):
             train(self.with_(run_id=question.order["run_id"]))
 
-    def _identity(self) -> object:
+    def _identity(self) -> JSON:
         """Return values that identify the notes: a stored corpus never changes, a file may."""
         if self.notes is not None:
             return read_file_states(self.notes, where="notes")
@@ -408,8 +417,8 @@ def measure_notes(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     return NotesLoad(len(texts) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
 
 
-def _count_tokens(texts: Sequence[Sequence[str]], model: Path) -> int:
-    split: Any = load_tokenizer(model)
+def _count_tokens(texts: Sequence[list[str]], model: Path) -> int:
+    split = load_tokenizer(model)
     rows = (
         split(sentences, add_special_tokens=False, verbose=False)["input_ids"]
         for sentences in texts

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from audit.deid.find.copies import CopyReading, Piece, ShareListener, read_pieces
 from audit.deid.find.network.decode import group_rows
@@ -25,10 +25,16 @@ from audit.deid.find.tagger_facts import GROWTH, GenerativeFacts
 from audit.deid.find.windows import Window, cut_windows
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import locate_errors, refuse_without_memory
+from audit.models.library import Tokenizer
 from audit.notes.folding import fold_text
 from audit.notes.spans import TaggedDocument, Tags
 from audit.progress import StopQuestion
 from audit.shelf import digest_json, fingerprint
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
 
 WHERE = "language model"
 STORED = "stored"
@@ -48,13 +54,13 @@ class CausalModel:
     """
 
     model: Any
-    tokenizer: Any
+    tokenizer: Tokenizer
     directory: Path
     digest: str
     n_context: int
     device: str
     precision: str
-    stored: Any
+    stored: torch.dtype
 
 
 def load_causal(
@@ -64,8 +70,8 @@ def load_causal(
 
     The precision "auto" is bfloat16 on a GPU that has it, else float32; `STORED` is possible too.
     """
-    torch: Any = importlib.import_module("torch")
-    transformers: Any = importlib.import_module("transformers")
+    torch = importlib.import_module("torch")
+    transformers = importlib.import_module("transformers")
     from audit.models.forward import pick_precision
     from audit.models.load import pick_device
 
@@ -96,9 +102,9 @@ def load_causal(
     )
 
 
-def _load_parts(directory: Path, *, dtype: Any) -> tuple[Any, Any]:
+def _load_parts(directory: Path, *, dtype: torch.dtype | str) -> tuple[Tokenizer, Any]:
     """Load the tokenizer and the model of a directory, the model onto the CPU."""
-    transformers: Any = importlib.import_module("transformers")
+    transformers = importlib.import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     safe = {"local_files_only": True, "trust_remote_code": False}
     try:
@@ -199,7 +205,7 @@ def generate_answers(
     prompt. If memory runs out, a batch is halved. After every token `on_share` gets the share of
     all answers' limits that was written or not needed.
     """
-    torch: Any = importlib.import_module("torch")
+    torch = importlib.import_module("torch")
     answers: list[list[int]] = [[] for _ in requests]
     batches = group_rows([request.n_tokens for request in requests], max_cells=n_tokens)
     n_all_tokens, n_done_tokens = sum(request.n_answer for request in requests), 0
@@ -245,7 +251,7 @@ def _generate_batch(
     on_share: Callable[[float], None],
 ) -> list[list[int]]:
     """Return the answers to rows, generated together; each ends at its own limit."""
-    torch: Any = importlib.import_module("torch")
+    torch = importlib.import_module("torch")
     n_prompt, n_longest_answer = (
         max(len(row.prompt) for row in rows),
         max(row.n_answer for row in rows),
@@ -258,10 +264,11 @@ def _generate_batch(
         attended[i, n_prompt - len(row.prompt) :] = 1
     limits = torch.tensor([row.n_answer for row in rows], device=loaded.device)
 
-    def is_over(input_ids: Any, scores: object, **_: object) -> Any:
+    def is_over(input_ids: Tensor, scores: Tensor, **_: bool) -> Tensor:
         n_written = input_ids.shape[1] - n_prompt
         on_share(n_written / n_longest_answer)
-        return limits <= n_written
+        is_written: Tensor = limits <= n_written
+        return is_written
 
     with torch.inference_mode():
         sequences = loaded.model.generate(  # [B, prompt + answer]
@@ -394,7 +401,7 @@ class Frame:
         return (*self.head, *note, *self.middle)
 
 
-def encode_text(tokenizer: Any, text: str) -> list[int]:
+def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
     """Return the tokens of a text; text that looks like a special token is read as plain text.
 
     Half a surrogate pair, which no tokenizer accepts, is read as the replacement character.
@@ -404,13 +411,13 @@ def encode_text(tokenizer: Any, text: str) -> list[int]:
     return list(ids)
 
 
-def decode_answer(tokenizer: Any, ids: Sequence[int]) -> str:
+def decode_answer(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
     """Return the text of tokens, without special tokens and with all spaces unchanged."""
     text = tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return str(text)
 
 
-def make_frame(tokenizer: Any, *, language: str) -> Frame:
+def make_frame(tokenizer: Tokenizer, *, language: str) -> Frame:
     """Return the frame of a model: that of its chat template, else a plain one.
 
     The plain frame is for base models such as the paper's: instruction, empty line, `### 入力:`,
@@ -442,7 +449,7 @@ def make_frame(tokenizer: Any, *, language: str) -> Frame:
     return Frame((*begin_ids, *head), tuple(middle), tail, stops)
 
 
-def _split_chat(tokenizer: Any, *, language: str) -> tuple[str, str, str]:
+def _split_chat(tokenizer: Tokenizer, *, language: str) -> tuple[str, str, str]:
     """Return the template's texts before the note, between note and answer, behind the answer."""
     system_turn = {"role": "system", "content": SYSTEM[language]}
     note_turn = {"role": "user", "content": _NOTE}

@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
@@ -37,7 +37,7 @@ from audit.notes.formats import (
 from audit.notes.sentences import find_sentences
 from audit.notes.spans import Span, TaggedDocument, Tags, merge_spans
 from audit.progress import StopQuestion
-from audit.shelf import create_file, json_line
+from audit.shelf import JSON, create_file, json_line
 from audit.stats import Rate
 from audit.task import Record
 
@@ -155,6 +155,10 @@ def _match_gap(a: str, b: str, anchors: Sequence[int]) -> Iterator[_Match]:
                 yield piece
 
 
+_Run: TypeAlias = "tuple[_Run | None, tuple[int, int]]"
+"""The run but its last pair, and that pair."""
+
+
 def _find_anchors(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
     """Return the places of passages that occur once in each text, as far as their order agrees.
 
@@ -163,12 +167,13 @@ def _find_anchors(a: str, b: str, *, size: int) -> list[tuple[int, int]]:
     in_a, in_b = _find_unique_passages(a, size), _find_unique_passages(b, size)
     pairs = [(start, in_b[passage]) for passage, start in in_a.items() if passage in in_b]
     ends: list[int] = []
-    runs: list[Any] = [()]  # for each length: the shorter run, and the last pair
+    runs: list[_Run | None] = [None]  # for each length: the shorter run, and the last pair
     for pair in pairs:
         pile = bisect_left(ends, pair[1])
         ends[pile : pile + 1] = [pair[1]]
         runs[pile + 1 : pile + 2] = [(runs[pile], pair)]
-    run, rest = [], runs[-1]
+    run: list[tuple[int, int]] = []
+    rest = runs[-1]
     while rest:
         rest, pair = rest
         run.append(pair)
@@ -415,7 +420,7 @@ class CopyReading:
             uncopied=tuple(Window(*folded.source_place(a, b)) for a, b in self.uncopied),
         )
 
-    def line(self) -> dict[str, Any]:
+    def line(self) -> dict[str, JSON]:
         """Return the line that is kept for a note, without its text."""
         return {
             "doc_id": self.document.doc_id,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from audit.errors import AuditError
 from audit.foreign import open_regular
@@ -83,9 +83,9 @@ class TaggerFile(Record):
     labels: tuple[str, ...] = Field(default=TYPES, min_length=1)
     created: str = ""
     """When the training was finished, ISO 8601."""
-    training: dict[str, Any] = Field(default={})
+    training: dict[str, JsonValue] = Field(default={})
     """How and on what the tagger was trained: settings, counts, versions."""
-    measured: dict[str, Any] = Field(default={})
+    measured: dict[str, JsonValue] = Field(default={})
     """Figures or losses on the validation notes."""
 
     def digest(self) -> str:

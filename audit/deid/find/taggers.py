@@ -15,6 +15,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from pydantic import JsonValue
+
 from audit.deid.find.borders import (
     extend_to_names,
     identifies_nobody,
@@ -322,8 +324,8 @@ class KnownTagger:
     title: str
     digest: str
     created: str = ""
-    training: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    measured: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    training: Mapping[str, JsonValue] = field(default_factory=dict, hash=False)
+    measured: Mapping[str, JsonValue] = field(default_factory=dict, hash=False)
     points: tuple[LossPoint, ...] = ()
     kinds: tuple[str, ...] = ()
     """The kinds of all taggers, if these are several as one."""
@@ -350,7 +352,7 @@ class KnownTagger:
         `n_found` of `n_gold` annotated spans were found with the same place and type; `n_right` of
         `n_predicted` spans are annotated ones. None if spans were not counted.
         """
-        n = self.measured
+        n = {name: count for name, count in self.measured.items() if isinstance(count, int)}
         if "n_gold" not in n:
             return None
         return {
@@ -365,14 +367,17 @@ def _read_tagger(folder: Path) -> KnownTagger:
     content = _json_file(folder / TAGGER)
     if content["version"] != TAGGER_VERSION:
         raise ValueError
+    training, measured = content.get("training", {}), content.get("measured", {})
+    if not (isinstance(training, dict) and isinstance(measured, dict)):
+        raise ValueError
     return KnownTagger(
         f"{TRAINED}{folder.name}",
         _kind_of(content),
         str(content.get("title", "")),
         _digest_of(content),
         str(content.get("created", "")),
-        dict(content.get("training", {})),
-        dict(content.get("measured", {})),
+        training,
+        measured,
         read_losses(folder),
     )
 
@@ -393,7 +398,7 @@ def find_trained_tagger(tagger_id: str) -> KnownTagger:
     return TAGGERS.get(folder.name)
 
 
-def _digest_of(content: Mapping[str, Any]) -> str:
+def _digest_of(content: Mapping[str, JsonValue]) -> str:
     """Return the digest of the tagger that a `tagger.json` describes, as it is loaded here."""
     digest = str(content["digest"])
     if content["kind"] == GenerativeFacts.kind:
@@ -403,7 +408,7 @@ def _digest_of(content: Mapping[str, Any]) -> str:
     return digest
 
 
-def _kind_of(content: Mapping[str, Any]) -> str:
+def _kind_of(content: Mapping[str, JsonValue]) -> str:
     """Return the kind of the tagger that a `tagger.json` describes, as it is loaded here."""
     return COMBINED if content.get("has_rules") is True else str(content["kind"])
 
@@ -563,8 +568,8 @@ def network_folder(tagger_id: str) -> Path:
     return folder
 
 
-def _json_file(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; an empty one if the file has none."""
+def _json_file(path: Path) -> dict[str, JsonValue]:
+    """Return the members of a JSON file; none if it is not one."""
     try:
         with open_regular(path) as file:
             content = json.loads(file.read(MAX_BYTES))

@@ -35,7 +35,7 @@ from audit.notes.placeholders import has_marks as has_placeholders
 from audit.notes.read import Note, NoteSource
 from audit.notes.spans import TYPES
 from audit.progress import Meter, Phase, Portion, ProgressListener, StopQuestion
-from audit.shelf import building_folder, json_line, json_page
+from audit.shelf import JSON, building_folder, json_line, json_page
 
 TRAIN, VALIDATION, TEST, REST = "train", "validation", "test", "rest"
 SPLITS = (TRAIN, VALIDATION, TEST, REST)
@@ -278,7 +278,12 @@ class _Chain:
         self._counts["kinds"].update(span.kind for span in filled_note.spans)
         patient = {"patient_id": note.patient_id} if note.patient_id else {}
         spans = [asdict(span) for span in filled_note.spans]
-        line = {"doc_id": doc_id, "text": filled_note.text, **patient, "spans": spans}
+        line: dict[str, JSON] = {
+            "doc_id": doc_id,
+            "text": filled_note.text,
+            **patient,
+            "spans": spans,
+        }
         self._files[SPLIT_FILES[split]].write(json_line(line))
 
     def summary(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from audit.deid.find.tagger_facts import Language, TaggerFacts, file_digests
 from audit.deid.find.taggers import TRAINED, network_folder, tagger_dir
 from audit.errors import AuditError
 from audit.home import make_salted_code
+from audit.shelf import JSON
 from audit.task import Contact, Device, Question, Record, Task, queue_of, read_file_states
 from audit.training.config import LoopSettings, LossPoint, Rate, Rows, ScheduledSettings, Share
 
@@ -72,9 +73,10 @@ class TaggerSettings(LoopSettings):
         return min(step / n_warmup, left, 1.0)
 
 
-FROM_SCRATCH: Mapping[str, Any] = {"learning_rate": 2e-3, "n_tokens": 192}
-FROM_ENCODER: Mapping[str, Any] = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128}
-FROM_TAGGER: Mapping[str, Any] = {
+Defaults = Mapping[str, float | tuple[float, ...]]
+FROM_SCRATCH: Defaults = {"learning_rate": 2e-3, "n_tokens": 192}
+FROM_ENCODER: Defaults = {"learning_rate": 5e-5, "n_tokens": 512, "overlap": 128}
+FROM_TAGGER: Defaults = {
     "learning_rate": 4e-4,
     "n_tokens": 192,
     "n_epochs": 4.0,
@@ -87,16 +89,15 @@ FROM_TAGGER: Mapping[str, Any] = {
 less than before; these biases make up for that."""
 
 
-def make_token_settings(
-    changes: Mapping[str, Any], *, defaults: Mapping[str, Any]
-) -> TaggerSettings:
+def make_token_settings(changes: Mapping[str, Any], *, defaults: Defaults) -> TaggerSettings:
     """Return the defaults with changes; `micro_batch` and `overlap` follow the changes."""
-    settings, general_defaults = dict(defaults), TaggerSettings()
+    settings: dict[str, Any] = dict(defaults)
+    general_defaults = TaggerSettings()
     if "batch" in changes:
         settings["micro_batch"] = min(changes["batch"], general_defaults.micro_batch)
     if "n_tokens" in changes:
         settings["overlap"] = min(
-            defaults.get("overlap", general_defaults.overlap), changes["n_tokens"] // 4
+            settings.get("overlap", general_defaults.overlap), changes["n_tokens"] // 4
         )
     return TaggerSettings(**settings | dict(changes))
 
@@ -208,7 +209,7 @@ class TaggerTask(Task):
 
     def question(self) -> Question:
         """Return the question; equal questions train one tagger, and resume its training."""
-        model: object = None
+        model: JSON = None
         if isinstance(self.settings, TuningSettings):
             check_directory(self.start or Path())
             model = read_file_states(*model_files(self.start or Path()), where="language model")
@@ -222,7 +223,7 @@ class TaggerTask(Task):
             read_file_states(*files, where="annotated notes")
             for files in (self.gold, self.validation)
         ]
-        about = [self.settings.plain(), notes, model]
+        about: list[JSON] = [self.settings.plain(), notes, model]
         if self.label_map:
             about.append(self.label_map)
         tagger_id = TRAINED + make_salted_code("tagger", about)

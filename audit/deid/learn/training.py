@@ -7,7 +7,6 @@ A training that was killed continues where it was. Comes in: a task. Goes out: a
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import JsonValue
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional
@@ -81,6 +81,7 @@ from audit.shelf import (
     whole_folder,
     write_whole,
 )
+from audit.task import Record
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -252,16 +253,47 @@ class Lessons:
         return rows
 
 
-def measure_pairs(pairs: Iterable[Pair], *, beta: float = 1.0) -> dict[str, Any]:
-    """Return the figures of predicted notes against gold notes, all types together.
+class Figures(Record):
+    """Figures of predicted notes against gold notes, all types together.
 
     Counts are by the strict criterion (same place and same type); a share of nothing is None; `f`
     is the F measure with `beta` (van Rijsbergen 1979), 0 if nothing is right.
     """
+
+    criterion: str = "strict"
+    n_gold: int
+    n_predicted: int
+    n_missed: int
+    n_spurious: int
+    beta: float
+    precision: float | None
+    recall: float | None
+    f: float
+
+
+class ContinuedFigures(Figures):
+    """Figures of a tagger that a training goes on from, in comparison with the start."""
+
+    n_touched: int
+    n_names_touched: int
+    n_harmless_chars: int
+    beats_start: bool
+
+
+class BestWeights(Record):
+    """The step, bias and F of the best weights so far."""
+
+    step: int = 0
+    bias: float | None = None
+    f: float = -1.0
+
+
+def measure_pairs(pairs: Iterable[Pair], *, beta: float = 1.0) -> Figures:
+    """Return the figures of predicted notes against gold notes."""
     return compute_figures(score_pairs(pairs), beta=beta)
 
 
-def compute_figures(scored: ScoreCounts, *, beta: float) -> dict[str, Any]:
+def compute_figures(scored: ScoreCounts, *, beta: float) -> Figures:
     """Return the figures of `measure_pairs` from scores."""
     row = dict(zip(COLUMNS, scored.criteria["strict"].row(ANY), strict=True))
     n_gold, n_predicted = row["n_gold"], row["n_predicted"]
@@ -269,14 +301,16 @@ def compute_figures(scored: ScoreCounts, *, beta: float) -> dict[str, Any]:
     recall = (n_gold - row["n_missed"]) / n_gold if n_gold else None
     weighted_sum = beta**2 * (precision or 0.0) + (recall or 0.0)
     weighted_product = (1 + beta**2) * (precision or 0.0) * (recall or 0.0)
-    return {
-        "criterion": "strict",
-        **{name: row[name] for name in ("n_gold", "n_predicted", "n_missed", "n_spurious")},
-        "beta": beta,
-        "precision": precision,
-        "recall": recall,
-        "f": weighted_product / weighted_sum if weighted_sum else 0.0,
-    }
+    return Figures(
+        n_gold=n_gold,
+        n_predicted=n_predicted,
+        n_missed=row["n_missed"],
+        n_spurious=row["n_spurious"],
+        beta=beta,
+        precision=precision,
+        recall=recall,
+        f=weighted_product / weighted_sum if weighted_sum else 0.0,
+    )
 
 
 def pair_documents(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> list[Pair]:
@@ -306,7 +340,7 @@ def map_to_five_types(
     return mapped_documents
 
 
-class TokenLearner(Learner):
+class TokenLearner(Learner[tuple[list[Lesson], int]]):
     """A token classifier with its lessons and validation notes; it keeps the best weights.
 
     A task without an encoder or a tagger to start from trains a small network of words of this
@@ -377,14 +411,14 @@ class TokenLearner(Learner):
             return model_of_encoder(self.task.start, n_tags=n_tags, seed=seed)
         return new_model(make_words_reader(), shape=self.shape, n_tags=n_tags, seed=seed)
 
-    def _collect_facts(self, material: Material) -> dict[str, Any]:
+    def _collect_facts(self, material: Material) -> dict[str, JsonValue]:
         """Return the facts of the training, without paths and without text of notes."""
         encoder = self.task.start
-        content: dict[str, Any] = {
+        content: dict[str, JsonValue] = {
             "version": _VERSION,
             "settings": self.settings.plain(),
             "notes": material.digest,
-            "encoder": None if encoder is None else file_digests(encoder.resolve()),
+            "encoder": None if encoder is None else {**file_digests(encoder.resolve())},
             "shape": self.shape.plain() if encoder is None else None,
             "is_halved": self.is_halved,
             **self._describe_start(),
@@ -399,7 +433,7 @@ class TokenLearner(Learner):
             "n_validation_notes": len(material.validation),
             "device": self.hardware.device,
             "precision": self.hardware.precision,
-            "versions": VERSIONS,
+            "versions": {**VERSIONS},
         }
 
     def passes(self, step: int) -> Iterator[tuple[list[Lesson], int]]:
@@ -427,7 +461,7 @@ class TokenLearner(Learner):
         """Whether a step has a point of the curve; every step with a measurement has one."""
         return step in self._measured_at or super().is_point(step)
 
-    def _describe_start(self) -> dict[str, Any]:
+    def _describe_start(self) -> dict[str, JsonValue]:
         """Return the facts of the tagger that the training goes on from, if there is one."""
         return {}
 
@@ -443,16 +477,14 @@ class TokenLearner(Learner):
         if self._is_better(figures):
             with whole_folder(folder, replaces=True) as partial:
                 save_file(copy_to_main_memory(self.model.state_dict()), partial / _WEIGHTS)
-                best = json.dumps({"step": step, "bias": bias, "f": figures["f"]})
-                (partial / _FIGURES).write_text(best, "ascii")
-        return {name: figures[name] for name in ("precision", "recall", "f")}
+                best = BestWeights(step=step, bias=bias, f=figures.f)
+                (partial / _FIGURES).write_bytes(best.to_bytes())
+        return {"precision": figures.precision, "recall": figures.recall, "f": figures.f}
 
     def _list_point_biases(self) -> tuple[float, ...]:
         return (0.0,)
 
-    def _choose_bias(
-        self, model: Scorer, *, biases: Iterable[float]
-    ) -> tuple[float, dict[str, Any]]:
+    def _choose_bias(self, model: Scorer, *, biases: Iterable[float]) -> tuple[float, Figures]:
         """Return the bias with the highest F and its figures; of equals the bias nearest to 0."""
         scores = score_notes(self._notes, model=model, size=self.size, overlap=self.overlap)
         trials = []
@@ -460,16 +492,17 @@ class TokenLearner(Learner):
             tags = decode_spans(scores, notes=self._notes, scheme=self.scheme, bias=bias)
             pairs = pair_documents(self._documents, tags)
             trials.append((bias, measure_pairs(pairs, beta=self.settings.recall_weight)))
-        return max(trials, key=lambda trial: (trial[1]["f"], -abs(trial[0])))
+        return max(trials, key=lambda trial: (trial[1].f, -abs(trial[0])))
 
-    def _is_better(self, figures: Mapping[str, Any]) -> bool:
+    def _is_better(self, figures: Figures) -> bool:
         """Whether figures are better than those of the best weights so far."""
-        return bool(figures["f"] > self._read_best()["f"])
+        return figures.f > self._read_best().f
 
-    def _read_best(self) -> dict[str, Any]:
-        """Return step, bias and F of the best weights so far."""
+    def _read_best(self) -> BestWeights:
         path = self.folder / _BEST / _FIGURES
-        return dict(json.loads(path.read_bytes())) if path.is_file() else {"step": 0, "f": -1.0}
+        if not path.is_file():
+            return BestWeights()
+        return BestWeights.read(path.read_bytes(), where=_FIGURES)
 
     def _list_end_biases(self) -> tuple[float, ...]:
         return self.settings.biases
@@ -497,8 +530,8 @@ class TokenLearner(Learner):
             files=file_digests(folder / MODEL),
             created=make_time_stamp(),
             has_rules=self.has_rules,
-            measured=figures,
-            training={**self.facts, "best_step": self._read_best()["step"]},
+            measured=figures.plain(),
+            training={**self.facts, "best_step": self._read_best().step},
         )
         write_whole(folder / TAGGER, facts.file())
 
@@ -525,7 +558,7 @@ class ContinuedLearner(TokenLearner):
             )
         return model_of_tagger(folder / MODEL, n_tags=len(self.scheme.tags))
 
-    def _describe_start(self) -> dict[str, Any]:
+    def _describe_start(self) -> dict[str, JsonValue]:
         """Return the name of the start, without a path, and its digest."""
         name, digest = Path(self.task.base).name, self._start.digest
         return {"base": {"name": name, "digest": digest, "has_rules": self.has_rules}}
@@ -534,11 +567,12 @@ class ContinuedLearner(TokenLearner):
         return tuple(self._start.facts.bias + bias for bias in self.settings.biases)
 
     def _list_end_biases(self) -> tuple[float, ...]:
-        return (float(self._read_best().get("bias", self._start.facts.bias)),)
+        bias = self._read_best().bias
+        return (self._start.facts.bias if bias is None else bias,)
 
     def _load_best(self) -> None:
         """Load the best weights into the model; those of the start if none were better."""
-        if self._read_best()["step"]:
+        if self._read_best().step:
             super()._load_best()
         else:
             self.model.load_state_dict(
@@ -547,7 +581,7 @@ class ContinuedLearner(TokenLearner):
 
     def _choose_bias(
         self, model: Scorer, *, biases: Iterable[float]
-    ) -> tuple[float, dict[str, Any]]:
+    ) -> tuple[float, ContinuedFigures]:
         """Return the middle one of the biases with which the model is better, and its figures.
 
         With a lower bias it touches fewer spans, with a higher one it marks more harmless text.
@@ -555,7 +589,7 @@ class ContinuedLearner(TokenLearner):
         trials = [
             (bias, self._compute_figures(self._score(model, bias=bias))) for bias in sorted(biases)
         ]
-        better_trials = [trial for trial in trials if trial[1]["beats_start"]] or trials
+        better_trials = [trial for trial in trials if trial[1].beats_start] or trials
         return better_trials[len(better_trials) // 2]
 
     def _score(self, model: Scorer, *, bias: float) -> ScoreCounts:
@@ -573,16 +607,17 @@ class ContinuedLearner(TokenLearner):
         tagger = TokenTagger(facts, model, self.folder)
         return CombinedTagger(self._rules, tagger) if self.has_rules else tagger
 
-    def _compute_figures(self, scored: ScoreCounts) -> dict[str, Any]:
+    def _compute_figures(self, scored: ScoreCounts) -> ContinuedFigures:
         """Return the figures of scores, and whether they are better than the start."""
         touched, names, harmless = (counts.sum() for counts in _count_by_patient(scored))
         figures = compute_figures(scored, beta=self.settings.recall_weight)
-        return figures | {
-            "n_touched": int(touched),
-            "n_names_touched": int(names),
-            "n_harmless_chars": int(harmless),
-            "beats_start": self._beats_start(scored),
-        }
+        return ContinuedFigures(
+            **dict(figures),
+            n_touched=int(touched),
+            n_names_touched=int(names),
+            n_harmless_chars=int(harmless),
+            beats_start=self._beats_start(scored),
+        )
 
     @cached_property
     def _rules(self) -> Tagger:
@@ -606,9 +641,10 @@ class ContinuedLearner(TokenLearner):
         is_changed = bool(touched.any() or harmless.any())
         return bool(is_changed and is_touched and names.sum() >= 0 and is_harmless)
 
-    def _is_better(self, figures: Mapping[str, Any]) -> bool:
+    def _is_better(self, figures: Figures) -> bool:
         """Whether figures are better than those of the start, and F is the best so far."""
-        return bool(figures["beats_start"]) and super()._is_better(figures)
+        assert isinstance(figures, ContinuedFigures)
+        return figures.beats_start and super()._is_better(figures)
 
 
 def _count_by_patient(scored: ScoreCounts) -> list[NDArray[np.int64]]:

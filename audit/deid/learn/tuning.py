@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from audit.deid.find.causal_model import (
@@ -41,6 +41,7 @@ from audit.deid.find.windows import Window
 from audit.deid.learn.tagger_task import Lora, TuningSettings
 from audit.deid.learn.training import read_material
 from audit.errors import AuditError
+from audit.models.library import Tokenizer
 from audit.notes.formats import flatten_spans, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
 from audit.progress import ProgressListener, StopQuestion
@@ -101,7 +102,7 @@ class Examples:
 def make_examples(
     documents: Iterable[TaggedDocument],
     *,
-    tokenizer: Any,
+    tokenizer: Tokenizer,
     frame: Frame,
     max_note_tokens: int,
     n_context: int,
@@ -193,7 +194,7 @@ def make_batch(examples: Sequence[Example], *, pad_id: int) -> Batch:
     return Batch(ids, attended, targets[:, first:])
 
 
-class CopyLearner(Learner):
+class CopyLearner(Learner[tuple[Batch, int]]):
     """A language model that learns to write the answers of examples.
 
     The parameters of `model` that require a gradient are tuned in place; the loss of `held_out` is
@@ -206,7 +207,7 @@ class CopyLearner(Learner):
 
     def __init__(
         self,
-        model: Any,
+        model: nn.Module,
         *,
         settings: TuningSettings,
         pad_id: int,
@@ -225,7 +226,7 @@ class CopyLearner(Learner):
         )
         self.n_step_tokens = settings.batch * settings.max_tokens
         self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
-        base_model = model.get_base_model() if hasattr(model, "get_base_model") else model
+        base_model = getattr(model, "get_base_model", lambda: model)()
         self._keeps_logits = "logits_to_keep" in inspect.signature(base_model.forward).parameters
 
     def passes(self, step: int) -> Iterator[tuple[Batch, int]]:
@@ -291,9 +292,9 @@ def _draw_order(seed: int, epoch: int, n_rows: int) -> list[int]:
     return order
 
 
-def add_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
+def add_adapter(model: nn.Module, lora: Lora, *, seed: int) -> nn.Module:
     """Return the model with a new adapter, which changes no answer yet; all else is frozen."""
-    peft: Any = importlib.import_module("peft")
+    peft = importlib.import_module("peft")
     config = peft.LoraConfig(
         task_type="CAUSAL_LM",
         r=lora.rank,
@@ -307,7 +308,8 @@ def add_adapter(model: Any, lora: Lora, *, seed: int) -> Any:
     with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of models whose layers are stored transposed
         torch.manual_seed(torch_seed(seed, "adapter"))
-        return peft.get_peft_model(model, config)
+        adapted_model: nn.Module = peft.get_peft_model(model, config)
+        return adapted_model
 
 
 _VERSION = 2
@@ -430,7 +432,7 @@ def _make_facts(
             "n_held_out": n_held_out,
             "device": loaded.device,
             "precision": loaded.precision,
-            "versions": VERSIONS,
+            "versions": {**VERSIONS},
         },
         measured={
             "loss": points[-1].loss,

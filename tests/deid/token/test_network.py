@@ -185,7 +185,7 @@ def test_it_learns_notes_with_a_plain_rule(trained: Path) -> None:
     tags = tag_and_check(tagger, [note.text for note in NOTES.validation])
     figures = measure_pairs(pair_documents(NOTES.validation, tags), beta=2.0)
     facts = TaggerFacts.of_folder(trained)
-    assert facts.measured == figures and figures["n_gold"] == 24 and figures["f"] > 0.95
+    assert facts.measured == figures.plain() and figures.n_gold == 24 and figures.f > 0.95
     assert (facts.title, facts.labels, facts.n_tokens, facts.overlap) == ("small", TYPES, 1024, 16)
     assert (
         tagger.digest == facts.digest() and tagger.labels == TYPES and facts.bias in quick().biases

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audit.errors import AuditError
+from audit.models.library import Tokenizer
 from audit.notes.spans import Span
 
 OUTSIDE = 0
@@ -185,7 +186,7 @@ def runs_to_spans(runs: Iterable[Run], *, tokens: Tokens) -> tuple[Span, ...]:
     return tuple(spans)
 
 
-def _make_tokens(ids: Any, starts: Any, ends: Any) -> Tokens:
+def _make_tokens(ids: Sequence[int] | Ids, starts: Ids, ends: Ids) -> Tokens:
     tokens = np.zeros(len(ids), dtype=TOKEN)
     tokens["id"][:, WORD], tokens["start"], tokens["end"] = ids, starts, ends
     return tokens
@@ -202,14 +203,14 @@ class TokenizerReader:
     and `unknown_id` stands for what is not in the vocabulary.
     """
 
-    tokenizer: Any
+    tokenizer: Tokenizer
     prefix: tuple[int, ...]
     suffix: tuple[int, ...]
     pad_id: int
     unknown_id: int
 
     @classmethod
-    def from_tokenizer(cls, tokenizer: Any) -> TokenizerReader:
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> TokenizerReader:
         """Return a reader with the special tokens that the tokenizer puts around a text."""
         if not getattr(tokenizer, "is_fast", False):
             raise AuditError(
@@ -283,11 +284,18 @@ def cut_rows(note: int, *, n_tokens: int, size: int, overlap: int) -> list[Row]:
     return rows
 
 
+class TokenReader(Protocol):
+    """Makes tokens of texts."""
+
+    def read(self, texts: Sequence[str]) -> list[Tokens]:
+        """Return the tokens of each text."""
+
+
 class Scorer(Protocol):
     """Gives every token a score for every tag."""
 
     @property
-    def reader(self) -> Any:
+    def reader(self) -> TokenReader:
         """The reader that makes tokens of texts."""
 
     @property

@@ -39,13 +39,14 @@ from audit.deid.find.network.wordnet import (
 from audit.errors import AuditError
 from audit.foreign import open_regular, refuse_errors, refuse_without_memory
 from audit.models.architectures import refuse_code_keys
-from audit.models.forward import Encoder, is_supported, use_exact_float32
+from audit.models.forward import Encoder, is_supported, read_settings, use_exact_float32
 from audit.models.load import pick_device
 from audit.models.model_folder import ModelFolder, open_folder
 from audit.rng import torch_seed
+from audit.shelf import JSON
 from audit.training.loop import copy_to_main_memory
 
-transformers: Any = importlib.import_module("transformers")
+transformers = importlib.import_module("transformers")
 NO_LIMIT = 1_000_000
 _DROPOUT = 0.1
 _SAFE = {"local_files_only": True, "trust_remote_code": False}
@@ -181,7 +182,7 @@ class TokenModel:
             logits = self.module.get_submodule("classifier")(hidden)
         return logits
 
-    def pad_rows(self, rows: Sequence[NDArray[Any]], *, fill: int) -> NDArray[np.int64]:
+    def pad_rows(self, rows: Sequence[NDArray[np.integer]], *, fill: int) -> NDArray[np.int64]:
         """Return rows of token values as one array [B, L, ...], laid out as for scoring."""
         n_before = len(self.reader.prefix)
         size = max(map(len, rows)) + self.n_special
@@ -276,7 +277,7 @@ def _encoder_model(folder: ModelFolder, *, n_tags: int) -> TokenModel:
     return _wrap_transformers(module, folder)
 
 
-def _wrap_transformers(module: Any, folder: ModelFolder) -> TokenModel:
+def _wrap_transformers(module: nn.Module, folder: ModelFolder) -> TokenModel:
     refusal = AuditError(
         "The tokenizer cannot be built from its files.",
         where=folder.locate(),
@@ -284,26 +285,29 @@ def _wrap_transformers(module: Any, folder: ModelFolder) -> TokenModel:
     )
     with refuse_errors(refusal):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder.path, use_fast=True, **_SAFE)
-    config = module.config
+    config = read_settings(module)
     n = int(getattr(config, "max_position_embeddings", None) or NO_LIMIT)
     if any(name in str(getattr(config, "model_type", "")) for name in _COUNTED_FROM_PADDING):
-        n -= int(config.pad_token_id or 0) + 1
+        n -= int(getattr(config, "pad_token_id", None) or 0) + 1
     return TokenModel(module, TokenizerReader.from_tokenizer(tokenizer), n if n > 0 else NO_LIMIT)
 
 
 def save_model_folder(model: TokenModel, path: Path, *, is_halved: bool = False) -> None:
     """Write a model's files into an existing folder; weights in float16 if `is_halved`."""
-    module: Any = model.module
+    module = model.module
     tensors = {
         name: tensor.half() if is_halved and tensor.is_floating_point() else tensor.clone()
         for name, tensor in copy_to_main_memory(module.state_dict()).items()
     }
     save_file(tensors, path / WEIGHTS, metadata={"format": "pt"})
     if isinstance(module, WordNet):
-        shape = {"width": module.shape.width, "dilations": list(module.shape.dilations)}
-        content: dict[str, Any] = {"model_type": WORD_NET, **module.sizes, **shape}
+        shape: dict[str, JSON] = {
+            "width": module.shape.width,
+            "dilations": list(module.shape.dilations),
+        }
+        content: dict[str, JSON] = {"model_type": WORD_NET, **module.sizes, **shape}
     else:
-        config = json.loads(module.config.to_json_string(use_diff=False))
+        config = json.loads(read_settings(module).to_json_string(use_diff=False))
         content = {key: value for key, value in config.items() if key not in _LOCAL_KEYS}
         content["architectures"] = [type(module).__name__]
     text = json.dumps(content, indent=1, sort_keys=True) + "\n"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from audit.deid.find.borders import tag_whole_words
 from audit.deid.find.network.decode import Scorer, decode_spans, score_notes
@@ -31,7 +30,7 @@ class TokenTagger:
         """Whether the model is a network of words."""
         return isinstance(self.model, WordScorer)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[Path], TokenTagger], tuple[Path]]:
         """Pickle the path of the folder; the other process loads the tagger from there."""
         return load_token_tagger, (self.path,)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import ClassVar
 from unicodedata import normalize
 
 import numpy as np
@@ -108,7 +108,9 @@ def _mix_codes(codes: NDArray[np.uint64], n: int) -> NDArray[np.int32]:
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _join_hashes(*codes: NDArray[np.uint64], prefix_hashes: Any = 0) -> NDArray[np.uint64]:
+def _join_hashes(
+    *codes: NDArray[np.uint64], prefix_hashes: NDArray[np.uint64] | int = 0
+) -> NDArray[np.uint64]:
     """Return the hashes of sequences of codes that continue those with `prefix_hashes`."""
     hashes = np.zeros(len(codes[0]), dtype=np.uint64)
     hashes += prefix_hashes
@@ -218,10 +220,10 @@ class Words:
         self,
         ids: NDArray[np.int32],
         text: str,
-        starts: Any,
-        ends: Any,
+        starts: Ids,
+        ends: Ids,
         text_numbers: Ids,
-        units: NDArray[Any],
+        units: NDArray[np.bool_],
     ) -> None:
         """Write the features of words and numbers into `ids`."""
         places, word_table = np.flatnonzero(units), _WordTable(self._describe_word)
@@ -323,7 +325,7 @@ class Words:
         return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
-def _measure_gaps(kinds: NDArray[np.uint8], starts: Any, ends: Any) -> NDArray[np.int32]:
+def _measure_gaps(kinds: NDArray[np.uint8], starts: Ids, ends: Ids) -> NDArray[np.int32]:
     """Return the gap before each token: 1 nothing, 2 a blank, 3 several blanks, 4 a line end."""
     previous_ends = np.append(0, ends[:-1])
     n_ends = np.append(0, np.cumsum(kinds == _LINE_END))

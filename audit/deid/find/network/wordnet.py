@@ -18,7 +18,7 @@ from pydantic import Field
 from safetensors.numpy import load
 from threadpoolctl import ThreadpoolController
 
-from audit.deid.find.network.decode import BEGIN, END, FLAG, GAP, SHAPE, WORD, Scores, Tokens
+from audit.deid.find.network.decode import BEGIN, END, FLAG, GAP, SHAPE, WORD, Ids, Scores, Tokens
 from audit.deid.find.network.word_features import (
     FLAGS,
     N_EDGES,
@@ -100,7 +100,7 @@ class _Layer:
     out: Numbers  # [C, C]
     out_bias: Numbers
 
-    def compute_change(self, hidden: Numbers, left: Any, right: Any) -> Numbers:
+    def compute_change(self, hidden: Numbers, left: Ids, right: Ids) -> Numbers:
         """Return the change of tokens [N, C]; an index N in `left` or `right` is no token."""
         n, width = hidden.shape
         normed = np.zeros((n + 1, width), dtype=np.float32)
@@ -264,7 +264,7 @@ def read_network(folder: ModelFolder, *, n_tags: int) -> tuple[Words, Shape, dic
 
 
 def read_json(folder: ModelFolder, name: str) -> dict[str, Any]:
-    """Return the JSON object of a file of a model."""
+    """Return the JSON of a file of a model."""
     file_bytes = folder.read(name, max_bytes=MAX_CONFIG_BYTES)
     return parse_json(file_bytes, place=folder.locate(name))
 
