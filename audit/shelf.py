@@ -128,12 +128,12 @@ JSON: TypeAlias = "Mapping[str, JSON] | Sequence[JSON] | str | float | int | boo
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def json_line(content: Mapping[str, object]) -> bytes:
+def json_line(content: JSON) -> bytes:
     """Return a line of JSON in UTF-8; lone surrogates are written as they are."""
     return (_encode(content) + "\n").encode("utf-8", "surrogatepass")
 
 
-def json_page(content: Mapping[str, object]) -> bytes:
+def json_page(content: JSON) -> bytes:
     """Return a file of JSON that a person can read."""
     return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
 
