@@ -74,9 +74,9 @@ class Forward:
     """
 
     def __init__(self, model: nn.Module, *, dtype: str = "float32", is_plain: bool = False) -> None:
-        config, self.dtype = read_settings(model), dtype
+        config, self.dtype = getattr(model, "config", None), dtype
         self.device = next(model.parameters()).device
-        self.n_vocabulary = int(config.vocab_size)
+        self.n_vocabulary = int(getattr(config, "vocab_size", 0))
         self.n_positions = int(getattr(config, "max_position_embeddings", 0))
         self.kernels = "packed" if is_supported(model) and not is_plain else "plain"
         number_type = getattr(torch, dtype)
