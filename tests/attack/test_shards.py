@@ -166,7 +166,7 @@ def test_a_machine_a_program_or_a_model_that_is_not_the_order_s_makes_nothing(
         "not those of the order",
         request=order_json["request"] | {"general": str(models.other_hospital)},
     )
-    refused("order.json", keys=7)
+    refused("order", keys=7)
     with monkeypatch.context() as patch:
         patch.setattr(evidence, "VERSIONS", {**evidence.VERSIONS, "generation": 10**6})
         refused("not those of the order")
