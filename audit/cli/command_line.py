@@ -78,27 +78,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(result.get("exit_code", 0))
 
 
-def call_command(words: Sequence[str]) -> Result:
+def call_command(words: Sequence[str | Path]) -> Result:
     """Return the values of the command that some words stand for."""
     command, options = parse_words(words)
     return command(**options) or {}
 
 
-def parse_words(words: Sequence[str]) -> tuple[Callable[..., Result | None], Options]:
+def parse_words(words: Sequence[str | Path]) -> tuple[Callable[..., Result | None], Options]:
     """Return the command, or the help, and the options that are given.
 
     Raises AuditError if the words cannot be read.
     """
-    words = list(words)
-    if words[:1] == ["shards"] and words[1:] and words[1] not in ("make", "merge", "-h", "--help"):
-        words.insert(1, "make")
+    texts = list(map(str, words))
+    if texts[:1] == ["shards"] and texts[1:] and texts[1] not in ("make", "merge", "-h", "--help"):
+        texts.insert(1, "make")
     try:
-        command, bound, _ = make_app().parse_args(words, exit_on_error=False, print_error=False)
+        command, bound, _ = make_app().parse_args(texts, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        raise _refusal(error, words) from None
-    if not words or (len(words) == 1 and words[0] in GROUPS):
+        raise _refusal(error, texts) from None
+    if not texts or (len(texts) == 1 and texts[0] in GROUPS):
         raise AuditError(
-            "Which command?", do="`{help}` lists all.", help=" ".join((PROGRAM, *words, "--help"))
+            "Which command?", do="`{help}` lists all.", help=" ".join((PROGRAM, *texts, "--help"))
         )
     return command, dict(bound.arguments)
 
