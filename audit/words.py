@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import Literal
 
 CATALOGUE = Path(__file__).resolve().parent / "catalogue"
 """Folder of all texts of the engine: sentences by their English text, others by a short key."""
-LANGUAGES: Mapping[str, str] = MappingProxyType({"en": "English", "ja": "日本語"})
+Language = Literal["en", "ja"]
+LANGUAGES: Mapping[Language, str] = MappingProxyType({"en": "English", "ja": "日本語"})
 """Code -> the language's own name."""
 
 
@@ -29,7 +31,7 @@ def catalogue(language: str, topic: str) -> Mapping[str, str]:
 class Words:
     """The sentences of one language and folder: key -> sentence with {named} places."""
 
-    language: str
+    language: Language
     sentences: Mapping[str, str]
 
     def text(self, key: str, **values: object) -> str:
@@ -45,7 +47,8 @@ class Words:
 @cache
 def words_of(language: str, *, folder: Path) -> Words:
     """Return a language's sentences of all files in a folder; ValueError for other languages."""
-    if language not in LANGUAGES:
+    known_language = next((code for code in LANGUAGES if code == language), None)
+    if known_language is None:
         raise ValueError("no catalogue for this language")
     sentences: dict[str, str] = {}
     for path in sorted((folder / language).glob("*.json")):
@@ -53,7 +56,7 @@ def words_of(language: str, *, folder: Path) -> Words:
         if duplicate_keys := sentences.keys() & part.keys():
             raise ValueError(f"{path.name}: {sorted(duplicate_keys)} have a sentence already")
         sentences |= part
-    return Words(language, MappingProxyType(sentences))
+    return Words(known_language, MappingProxyType(sentences))
 
 
 def _read(path: Path) -> Mapping[str, str]:

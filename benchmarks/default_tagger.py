@@ -183,7 +183,7 @@ def _digest(documents: Sequence[TaggedDocument]) -> str:
 def _by_language(documents: Sequence[TaggedDocument], tags: Sequence[Tags]) -> dict[str, Any]:
     """Return the measures of held-out notes, for each language: those of `deid score`."""
     pairs = pair_documents(documents, tags)
-    summaries = {}
+    summaries: dict[str, Any] = {}
     for language in LANGUAGES:
         language_pairs = [pair for pair in pairs if pair[0].doc_id.startswith(f"{language}/")]
         summaries[language] = shown_measures(score_pairs(language_pairs))

@@ -122,8 +122,8 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
     rng = np.random.default_rng(0)
     rows = [
         Example(
-            rng.integers(3, n_vocabulary, n_note),
-            rng.integers(3, n_vocabulary, int(GROWTH * n_note)),
+            rng.integers(3, n_vocabulary, n_note, np.int32),
+            rng.integers(3, n_vocabulary, int(GROWTH * n_note), np.int32),
         )
         for _ in range(n_rows)
     ]

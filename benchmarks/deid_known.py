@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,7 +277,7 @@ def counted(
         gold = golds[note.doc_id]
         language = note.doc_id[:2]
         covered = {place for span in note.spans for place in range(span.start, span.end)}
-        personal = set()
+        personal: set[int] = set()
         for span in gold.spans:
             places = [p for p in range(span.start, span.end) if gold.text[p].isalnum()]
             personal.update(range(span.start, span.end))
@@ -322,7 +323,7 @@ def tell(columns: dict[str, Counter[str]]) -> None:
 
 def tell_wrong(register: PatientRegister) -> None:
     """Print what the register marks in texts that are about none of its patients."""
-    notes: list[Callable[[], Any]] = [lambda n=name: unseen(*n) for name in N_NOTES]
+    notes: list[Callable[[], Any]] = [partial(unseen, *name) for name in N_NOTES]
     for locale in ("en", "ja"):
         packs = [pack for key, pack in register.pieces.items() if key.startswith(locale)]
         texts = [text for read_texts in notes for text in read_texts()] + list(clinical_sentences())

@@ -17,9 +17,10 @@ import os
 import signal
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -33,6 +34,15 @@ _OURS = tuple(f"{_ROOT}/{room}/" for room in ("audit", "cache"))
 _SECONDS = 0.004
 
 
+@dataclass(frozen=True)
+class TimeShares:
+    """Shares of an audit's processor time, by part and by function, the largest first."""
+
+    cpu_seconds: float
+    parts: dict[str, float]
+    functions: dict[str, float]
+
+
 def main() -> None:
     """Audit, print shares, judge."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -40,15 +50,16 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, help="of scenario 2")
     parser.add_argument("--most", type=float, default=0.10, help="share of a part, 0-1")
     options = parser.parse_args()
-    sizes = {"n_documents": options.documents, "n_inputs": options.inputs}
+    given_sizes = {"n_documents": options.documents, "n_inputs": options.inputs}
+    sizes = {name: n for name, n in given_sizes.items() if n}
     with TemporaryDirectory() as home, sampled() as spent:
         os.environ[HOME_VARIABLE] = home
-        _audit({name: n for name, n in sizes.items() if n})
+        _audit(sizes)
     share_table = shares(spent)
-    print(json.dumps(share_table, indent=1))
+    print(json.dumps(asdict(share_table), indent=1))
     large = [
         name
-        for name, share in share_table["parts"].items()
+        for name, share in share_table.parts.items()
         if share > options.most and name != FORWARD
     ]
     if large:
@@ -61,13 +72,13 @@ def _audit(sizes: dict[str, int]) -> None:
     from audit.task import Contact
 
     quiet = Contact(listen=lambda _: None, should_stop=lambda: False, say=lambda _: None)
-    DemoTask(**sizes).run(quiet)
+    DemoTask().with_(**sizes).run(quiet)
 
 
 @contextmanager
-def sampled() -> Iterator[Counter[tuple[str, str]]]:
+def sampled() -> Iterator[Mapping[tuple[str, str], float]]:
     """Sample this process while the block runs: (part, function) -> processor seconds."""
-    spent: Counter[tuple[str, str]] = Counter()
+    spent: defaultdict[tuple[str, str], float] = defaultdict(float)
     last = time.process_time()
 
     def look(_: int, frame: FrameType | None) -> None:
@@ -100,22 +111,21 @@ def place_of(frame: FrameType | None) -> tuple[str, str]:
     return owner or (OTHER, OTHER)
 
 
-def shares(spent: Counter[tuple[str, str]]) -> dict[str, object]:
+def shares(spent: Mapping[tuple[str, str], float]) -> TimeShares:
     """Return shares of the processor's time, by part, and by function where it has a hundredth."""
-    total = spent.total()
-    parts: Counter[str] = Counter()
-    for (part, _), seconds in spent.items():
-        parts[part] += seconds
-    functions = {f"{part}: {name}": seconds for (part, name), seconds in spent.most_common()}
-    return {
-        "cpu_seconds": round(total, 2),
-        "parts": {name: round(seconds / total, 4) for name, seconds in parts.most_common()},
-        "functions": {
-            name: round(seconds / total, 4)
-            for name, seconds in functions.items()
-            if seconds > 0.01 * total
-        },
-    }
+    total = sum(spent.values())
+    parts: defaultdict[str, float] = defaultdict(float)
+    functions: dict[str, float] = {}
+    for (part, name), seconds in spent.items():
+        parts[part] += seconds / total
+        if seconds > 0.01 * total:
+            functions[f"{part}: {name}"] = seconds / total
+    return TimeShares(round(total, 2), _sort_shares(parts), _sort_shares(functions))
+
+
+def _sort_shares(shares_by_name: Mapping[str, float]) -> dict[str, float]:
+    ranked = sorted(shares_by_name.items(), key=lambda pair: -pair[1])
+    return {name: round(share, 4) for name, share in ranked}
 
 
 if __name__ == "__main__":

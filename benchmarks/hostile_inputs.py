@@ -160,7 +160,9 @@ def damaged(data: bytes, *, rng: random.Random, n_times: int) -> bytes:
 
 def plain_rows(text: str, delimiter: str) -> list[list[str]] | None:
     """Read CSV one character at a time, independently of the standard library; None if broken."""
-    rows, cells, cell, state, i = [], [], "", "start", 0
+    rows: list[list[str]] = []
+    cells: list[str] = []
+    cell, state, i = "", "start", 0
     while i < len(text):
         char, i = text[i], i + 1
         if state == "quoted":

@@ -39,7 +39,6 @@ from audit.jobs import service
 from audit.jobs.worker import IDLE_VARIABLE
 
 LANGUAGES = ("en", "ja")
-JOB = {"n_inputs": 500_000, "n_documents": 1000}
 """Of the audit that runs beside: more than is done before the last page is drawn."""
 PATIENCE_SECONDS = 120.0
 Seconds = dict[str, list[float]]
@@ -222,7 +221,8 @@ async def walks(app: App, number: int, *, query: str, options: Namespace, second
 @contextmanager
 def audit_beside() -> Iterator[None]:
     """Let an audit run, as a job asked for in the app, while the block does its work."""
-    job = service.submit("demo", seed=time.time_ns() % 2**31, **JOB)
+    seed = time.time_ns() % 2**31
+    job = service.submit("demo", seed=seed, n_inputs=500_000, n_documents=1000)
     try:
         while service.job(job.job_id).share == 0:
             if not service.job(job.job_id).is_active:

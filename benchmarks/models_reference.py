@@ -219,8 +219,8 @@ def _read_texts(node: ast.expr, module: ModuleType) -> list[str]:
         case ast.Call(func=ast.Name(id="Message"), args=[text_node, *_]):
             return _read_texts(text_node, module)
         case ast.Name(id=name):
-            text = getattr(module, name, None)
-            return [text] if isinstance(text, str) else []
+            constant = getattr(module, name, None)
+            return [constant] if isinstance(constant, str) else []
     return []
 
 

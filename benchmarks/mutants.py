@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import copy
 import importlib
 import json
 import os
@@ -25,7 +24,7 @@ import re
 import signal
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -58,7 +57,7 @@ _OPTIONS = (
     "-W",
     "ignore::pytest.PytestAssertRewriteWarning",
 )
-_OTHER = {
+_COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
     ast.Gt: ast.GtE,
@@ -69,12 +68,12 @@ _OTHER = {
     ast.IsNot: ast.Is,
     ast.In: ast.NotIn,
     ast.NotIn: ast.In,
+}
+_OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
     ast.Mult: ast.Div,
     ast.Div: ast.Mult,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
     ast.FloorDiv: ast.Mult,
     ast.Mod: ast.Mult,
 }
@@ -90,28 +89,38 @@ class Mutant:
     text: str
 
 
-def _faults(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the faults that a node can have, each as a changed copy."""
-    changed = copy.copy(node)
-    if isinstance(node, ast.Compare) and type(node.ops[0]) in _OTHER:
-        changed.ops = [_OTHER[type(node.ops[0])](), *node.ops[1:]]  # type: ignore[attr-defined]
-        yield type(node.ops[0]).__name__, changed
-    elif isinstance(node, ast.BinOp | ast.BoolOp) and type(node.op) in _OTHER:
-        changed.op = _OTHER[type(node.op)]()  # type: ignore[attr-defined]
-        yield type(node.op).__name__, changed
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        changed.value = not node.value  # type: ignore[attr-defined]
-        yield f"not {node.value}", changed
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        changed.value = node.value + 1  # type: ignore[attr-defined,operator]
-        yield f"{node.value} + 1", changed
-    elif isinstance(node, ast.If | ast.IfExp):
-        changed.test = ast.UnaryOp(ast.Not(), node.test)  # type: ignore[attr-defined]
-        yield "not", changed
-    elif isinstance(node, ast.Raise | ast.AugAssign | ast.Continue) or (
-        isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
-    ):
-        yield f"no {type(node).__name__}", ast.Pass()
+def _faults(node: ast.stmt | ast.expr) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the faults that a node can have, each as the node that replaces it."""
+    yield from _operator_faults(node)
+    match node:
+        case ast.Constant(bool(truth)):
+            yield f"not {truth}", ast.Constant(not truth)
+        case ast.Constant(int(number) | float(number)):
+            yield f"{number!r} + 1", ast.Constant(number + 1)
+        case ast.If(condition, body, otherwise):
+            yield "not", ast.If(ast.UnaryOp(ast.Not(), condition), body, otherwise)
+        case ast.IfExp(condition, then, other):
+            yield "not", ast.IfExp(ast.UnaryOp(ast.Not(), condition), then, other)
+        case ast.Raise() | ast.AugAssign() | ast.Continue():
+            yield f"no {type(node).__name__}", ast.Pass()
+        case ast.Expr(statement) if not isinstance(statement, ast.Constant):
+            yield f"no {type(node).__name__}", ast.Pass()
+
+
+def _operator_faults(node: ast.stmt | ast.expr) -> Iterator[tuple[str, ast.AST]]:
+    """Yield a comparison, sum or connective with another operator."""
+    match node:
+        case ast.Compare(left, [first, *others], operands) if type(first) in _COMPARISONS:
+            yield (
+                type(first).__name__,
+                ast.Compare(left, [_COMPARISONS[type(first)](), *others], operands),
+            )
+        case ast.BinOp(left, sign, right) if type(sign) in _OPERATORS:
+            yield type(sign).__name__, ast.BinOp(left, _OPERATORS[type(sign)](), right)
+        case ast.BoolOp(ast.And(), operands):
+            yield "And", ast.BoolOp(ast.Or(), operands)
+        case ast.BoolOp(ast.Or(), operands):
+            yield "Or", ast.BoolOp(ast.And(), operands)
 
 
 class _Put(ast.NodeTransformer):
@@ -122,15 +131,15 @@ class _Put(ast.NodeTransformer):
         return ast.copy_location(self.new, node) if node is self.old else self.generic_visit(node)
 
 
-def _inside(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the nodes of the functions' bodies."""
+def _inside(tree: ast.Module) -> Iterator[ast.stmt | ast.expr]:
+    """Yield the statements and expressions of the functions' bodies."""
     functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
-    docstring_ids: set[int] = set()
+    node_ids: set[int] = set()
     for function in functions:
         for statement in function.body:
             for node in ast.walk(statement):
-                if id(node) not in docstring_ids:
-                    docstring_ids.add(id(node))
+                if isinstance(node, ast.stmt | ast.expr) and id(node) not in node_ids:
+                    node_ids.add(id(node))
                     yield node
 
 
@@ -147,10 +156,9 @@ def mutants(room: Path, *, n: int, seed: int) -> list[Mutant]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         node = list(_inside(tree))[number]
         fault, new = next(iter(_faults(node)))
-        line = node.lineno  # type: ignore[attr-defined]
         with suppress(ValueError):  # of some texts in braces that it cannot write
             text = ast.unparse(ast.fix_missing_locations(_Put(node, new).visit(tree)))
-            mutant_list.append(Mutant(path, line, fault, text))
+            mutant_list.append(Mutant(path, node.lineno, fault, text))
     return mutant_list
 
 
@@ -160,10 +168,10 @@ class Reach:
     def __init__(self, room: Path, *, durations: Path) -> None:
         self._data = coverage.CoverageData(str(CHECKOUT / ".coverage"))
         self._data.read()
-        self._seconds: Counter[str] = Counter()
-        for line in durations.read_text().splitlines():
-            if match := re.fullmatch(r"([\d.]+)s (?:call|setup) +(tests/.*)", line):
-                self._seconds[match[2]] += float(match[1])  # type: ignore[assignment]
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        for report_line in durations.read_text().splitlines():
+            if match := re.fullmatch(r"([\d.]+)s (?:call|setup) +(tests/.*)", report_line):
+                self._seconds[match[2]] += float(match[1])
         paths = sorted(room.rglob("*.py")) if room.is_dir() else [room]
         self._tests: dict[tuple[Path, int], set[str]] = {}
         self._n_lines: Counter[str] = Counter()

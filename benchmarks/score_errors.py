@@ -164,7 +164,7 @@ def flagged(names: Candidates, residual: np.ndarray, parts: part_scores.NamePart
     """Return which of N listed names stand out among the references, by residuals of parts."""
     score, n = part_scores.soft_minimum(*parts.pairs(residual)), len(names)
     n_references = len(score) - n
-    pool = ComparisonPool(score[n:], np.zeros(n_references), np.full(n_references, -1))
+    pool = ComparisonPool(score[n:], np.zeros(n_references, np.int64), np.full(n_references, -1))
     return decide(
         score[:n],
         standard_errors=np.zeros(n),
@@ -302,7 +302,8 @@ def equal_documents(mass: np.ndarray, held_parts: np.ndarray, counts: np.ndarray
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = n * np.square(jackknifed[1] / jackknifed[0])  # of one document
         share = held_parts.sum(axis=0) / n
-        return np.stack([n / total, (1 - share) / share]) / variance
+        efficiency: np.ndarray = np.stack([n / total, (1 - share) / share]) / variance
+        return efficiency
 
 
 def counting(options: argparse.Namespace) -> None:

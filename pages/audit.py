@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from audit.names.lists import KeptNames, KeptPassages
 from audit.report.audit_store import is_kept, read_finished_sizes
 from audit.report.report import choose_audit
 from audit.run import AuditInputs, AuditTask
+from audit.words import Words
 from pages.ui import blocks, cached, conversion_panel, section
 from pages.ui.access import may, may_or_explain
 from pages.ui.audit_names import (
@@ -46,7 +48,7 @@ from pages.ui.section import (
     draw_step_card,
     draw_table,
 )
-from pages.ui.state import Words, go_to
+from pages.ui.state import go_to
 
 JOBS = FollowedJobs("audit", "audit", lambda _, digest: go_to("verdict", audit=digest))
 _PICKED = ("general", "hospital", "names", "passages", "sibling")
@@ -79,13 +81,13 @@ def draw(say: Words) -> None:
     if is_whole:  # only the model remains to be chosen
         rest = rest.expander(say.text("audit_like_rest"), key="taken_over")
     with rest, draw_step_card(say, "audit_names", number=2) as is_done:
-        names = draw_names(say, hospital=pair and pair["hospital"])
+        names = draw_names(say, hospital=None if pair is None else pair["hospital"])
         is_done(names is not None)
         passages = draw_passages(say, names=names)
     if passages is not None:
         st.query_params.setdefault("scenario", "2")
     with rest, draw_step_card(say, "audit_attacker", number=3) as is_done:
-        candidates = names and names.candidates
+        candidates = None if names is None else names.candidates
         attacker = attempt(say, lambda: draw_attacker(say, candidates=candidates, again=again))
         is_done(attacker is not None)
     with first if is_whole else rest, st.container(border=True, key="audit_plan"):
@@ -325,18 +327,19 @@ def draw_plan(
     """Draw what the audit will take and its start, or what is missing; then the running jobs."""
     is_alone = attacker.fields["scenario_number"] == 1
     scenario_passages = None if is_alone else passages
-    inputs = {"models": pair, "names": names, "passages": is_alone or scenario_passages}
-    if missing := [
-        say.text(f"audit_missing_{field}") for field, choice in inputs.items() if not choice
-    ]:
+    has_passages = is_alone or scenario_passages is not None
+    if pair is None or names is None or not has_passages:
+        has = {"models": pair is not None, "names": names is not None, "passages": has_passages}
+        missing = [say.text(f"audit_missing_{field}") for field in has if not has[field]]
         draw_remark(say, "audit_missing")
         st.html(blocks.bullet_list(missing))
         JOBS.draw(say)
         return
     request = AuditRequest(
-        **{role: model.path for role, model in pair.items()},
+        general=pair["general"].path,
+        hospital=pair["hospital"].path,
         candidates=names.candidates,
-        passages=scenario_passages and scenario_passages.passages,
+        passages=None if scenario_passages is None else scenario_passages.passages,
         **attacker.fields,
     )
     with attacker.settings_place:
@@ -392,7 +395,7 @@ def draw_reach(say: Words, plan: Plan, request: AuditRequest) -> None:
         scope = {None: "group", 1: "one"}.get(need.n_people, "some")
         share = format_percent(GROUP_AUC)
         outcomes.append(say.text(f"audit_needs_{scope}", n=need.n_people, share=share))
-    columns = {
+    columns: section.Columns = {
         "seen": outcomes,
         "needed": [
             say.text("audit_needs_never") if need.n_needed is None else need.n_needed
@@ -459,11 +462,14 @@ def draw_command(say: Words, plan: Plan, names: KeptNames, passages: KeptPassage
         draw_facts(say, "audit_same", {"audit_plan_digest": plan.digest})
         draw_remark(say, "audit_command")
         st.code(plan.command, language="bash", wrap_lines=True)
-        files = {"names.csv": (lambda: encode_names_csv(names.candidates), names.line.n)}
+        files: dict[str, tuple[Callable[[], bytes], int]] = {
+            "names.csv": (lambda: encode_names_csv(names.candidates), names.line.n)
+        }
         if passages is not None:
             files[passages.file_name] = (lambda: passages.data, passages.line.n)
         for file_name, (make, n) in files.items():
             stem, _, form = file_name.partition(".")
+            counts: dict[str, Any] = {f"n_{stem}": n}
             section.draw_file_button(
                 say,
                 stem,
@@ -472,7 +478,7 @@ def draw_command(say: Words, plan: Plan, names: KeptNames, passages: KeptPassage
                 label=f"audit_{stem}_file",
                 names="full",
                 is_disabled=not may("exported_full"),
-                **{f"n_{stem}": n},
+                **counts,
             )
 
 

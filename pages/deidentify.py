@@ -29,6 +29,7 @@ from audit.deid.sets.tagged_sets import (
     MAX_TYPED_CHARS,
     TAGGED_SETS,
     ByNote,
+    Correction,
     TaggedSet,
     Wish,
     census_of,
@@ -49,6 +50,7 @@ from audit.foreign import find_text_form
 from audit.jobs import service
 from audit.notes.read import EXAMPLE
 from audit.patients.register import REGISTER_ENDINGS
+from audit.words import Words
 from pages.ui import blocks, cached, deid_measures, deid_training, display_names
 from pages.ui.access import identify_person, is_revealed, log_action, may_or_explain
 from pages.ui.blocks import format_moment, format_percent, format_percent_interval
@@ -70,7 +72,7 @@ from pages.ui.section import (
     draw_removal,
     draw_table,
 )
-from pages.ui.state import Words, go_to, mark_unsaved
+from pages.ui.state import go_to, mark_unsaved
 
 _RARE = {
     "refused": "n_refused",
@@ -298,7 +300,9 @@ def _draw_pasted(
             loaded = load_tagger(tagger.tagger_id)
             tagged_note = tag_text(text, tagger=loaded, release=release, policy=policy)
             log_action("ran", kind="tagging", n_notes=1, n_spans=len(tagged_note.document.spans))
-            st.session_state[_FOUND] = last_answer = (question, tagged_note, [], Key.new())
+            new_corrections: list[Correction] = []
+            last_answer = (question, tagged_note, new_corrections, Key.new())
+            st.session_state[_FOUND] = last_answer
         _, first_note, corrections, key = last_answer
         if release.key and not release.is_linked:
             release = release.with_(key=key)
@@ -353,8 +357,10 @@ def _draw_file(say: Words, input_kind: str, **request_fields: Any) -> None:
     above, title = st.container(), ask_line(say, "deidentify_name")
     if _draw_go_button(say, "file"):
         with above:  # a refusal stands beside the inputs, not under the button
-            if notes is None or isinstance(register, str):
-                draw_remark(say, "deidentify_file_missing" if notes is None else register)
+            if notes is None:
+                draw_remark(say, "deidentify_file_missing")
+            elif isinstance(register, str):
+                draw_remark(say, register)
             else:
                 attempt(
                     say, lambda: _start(notes, register=register, title=title, **request_fields)
@@ -408,7 +414,8 @@ def _ask_upload(say: Words) -> NotesToTag | None:
     state, codes = st.session_state, tuple(file.file_id for file in files)
     if _UPLOADED not in state or state[_UPLOADED][0] != codes:
         state[_UPLOADED] = codes, read_uploads([(file.name, file.getvalue()) for file in files])
-    return state[_UPLOADED][1]
+    notes: NotesToTag = state[_UPLOADED][1]
+    return notes
 
 
 def _start(notes: NotesToTag, **request_fields: Any) -> None:
@@ -646,7 +653,7 @@ def _choose_note(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> int |
     with right:
         text = ask_line(say, "deidentify_search", max_chars=200)
     hits = cached.hits(tagged, text=text) if text else None
-    numbers = choose_notes(index, only=only, hits=hits, corrections=corrections).tolist()
+    numbers: list[int] = choose_notes(index, only=only, hits=hits, corrections=corrections).tolist()
     if not numbers:
         return None
     number_text = st.query_params.get("note", "")

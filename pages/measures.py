@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import streamlit as st
 
@@ -12,8 +11,9 @@ from audit.report.compare import DIGESTS, SETTINGS, Comparison
 from audit.report.published import PaperRow, paper_rows, published_tables
 from audit.report.report import AuditReport, KeptAudit, list_other_audits
 from audit.report.threshold import LOW_FPRS
-from audit.stats import Share
+from audit.stats import Estimate
 from audit.tables import UNDEFINED, decimal, small
+from audit.words import Words
 from pages.ui import blocks, cached, measure_checks, measure_threshold, section
 from pages.ui.access import format_name
 from pages.ui.blocks import (
@@ -24,11 +24,13 @@ from pages.ui.blocks import (
     format_percent_interval,
     share_cell,
 )
-from pages.ui.charts import Axis, Series, plot, point_series
+from pages.ui.charts import Axis, Look, Series, plot, point_series
 from pages.ui.display_names import state_name
 from pages.ui.form import choose, draw_switch
 from pages.ui.place import draw_audit_page, find_place
 from pages.ui.section import (
+    Columns,
+    Content,
     draw_absence,
     draw_figure,
     draw_frame,
@@ -37,7 +39,7 @@ from pages.ui.section import (
     draw_table,
     fold_details,
 )
-from pages.ui.state import Words, draw_link
+from pages.ui.state import draw_link
 
 _FLAGS = ["is_flagged", "is_flagged_other"]
 _PAIRED = ["number", "name", "kind", "score", "q", _FLAGS[0], "score_other", "q_other", _FLAGS[1]]
@@ -60,9 +62,9 @@ def draw_mentions(say: Words, report: AuditReport) -> None:
         return
     limit, ends = controls.interval(), (-0.5, len(bins) - 0.5)
     shares = [mention_bin.flagged for mention_bin in bins]
-    looks = {"scale": 100, "is_attack": True, "hover": "%{y:.1f} %"}
-    series = [point_series(say.text("kind_member"), range(len(bins)), shares, **looks)]
-    rows = [
+    look: Look = {"is_attack": True, "hover": "%{y:.1f} %"}
+    series = [point_series(say.text("kind_member"), range(len(bins)), shares, scale=100, **look)]
+    rows: list[tuple[str, int, int, Estimate]] = [
         (mention_bin.label, mention_bin.n_names, mention_bin.flagged.n_hits, mention_bin.flagged)
         for mention_bin in bins
     ]
@@ -81,8 +83,8 @@ def draw_mentions(say: Words, report: AuditReport) -> None:
     table = section.Table(
         ("mentions", "n", "flagged", "share", "interval"),
         [
-            (*row, format_percent(share.value), format_percent_interval(share))
-            for *row, share in rows
+            (label, n, n_flagged, format_percent(share.value), format_percent_interval(share))
+            for label, n, n_flagged, share in rows
         ],
     )
     chart = plot(series, x=x, y=y_axis, height=345)
@@ -129,7 +131,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
 
 def _draw_verdicts(say: Words, report: AuditReport, comparison: Comparison) -> None:
     draw_heading(say, "measures_verdicts")
-    rows = []
+    rows: list[Sequence[Content]] = []
     for which, audit_report in (("one", report), ("other", comparison.other)):
         state = state_name(say, audit_report.verdict.state, rule=audit_report.verdict.rule)
         source = say.text(f"audit_source_short_{audit_report.verdict.control_source}")
@@ -155,7 +157,7 @@ def _draw_flags(say: Words, comparison: Comparison, *, audit: str) -> None:
         return
     keys = ("both", "only_one", "only_other", "neither")
     counts = {key: [getattr(flags, key) for flags in flags_by_title.values()] for key in keys}
-    table = {
+    table: Columns = {
         "kind": [*flags_by_title],
         **counts,
         "mcnemar": [small(flags.p) for flags in flags_by_title.values()],
@@ -168,7 +170,7 @@ def _draw_aucs(say: Words, comparison: Comparison, *, audit: str) -> None:
     if not comparison.aucs:
         draw_remark(say, "measures_without_truth")
         return
-    rows = [
+    rows: list[Sequence[Content]] = [
         [
             say.text(f"kind_{auc.stratum}"),
             auc.n_members,
@@ -197,7 +199,8 @@ def _draw_pairs(say: Words, comparison: Comparison, *, audit: str) -> None:
     }
     full = list(map(format_name, names["first_name"], names["last_name"]))
     names = names.assign(name=full, kind=[kinds[kind] for kind in names["kind"]], **flags)
-    draw_frame(say, "measures_pairs", names[_PAIRED].to_dict("list"), audit=audit)
+    columns = {column: names[column].tolist() for column in _PAIRED}
+    draw_frame(say, "measures_pairs", columns, audit=audit)
 
 
 def _draw_settings(say: Words, comparison: Comparison, *, audit: str) -> None:
@@ -242,7 +245,7 @@ def draw_linking(say: Words, report: AuditReport) -> None:
             )
         return
     draw_remark(say, "measures_linking_n", passages=linking.n_passages, names=linking.n_names)
-    rows = [
+    rows: list[Sequence[Content]] = [
         [
             say.text(f"measures_by_{by}"),
             estimate_cell(top_1),
@@ -271,7 +274,7 @@ def _linking_chart(say: Words, linking: Linking) -> object:
         Series(alone, [1, 5], firsts, "points", hover=hover),
         Series(attack, x, y, "step", is_attack=True, hover=hover),
     ]
-    ticks = {k: f"{k:,}" for k in (1, 5, 10, 100, 1000, 10_000, n) if k <= n}
+    ticks: dict[float, str] = {k: f"{k:,}" for k in (1, 5, 10, 100, 1000, 10_000, n) if k <= n}
     x_axis = Axis(say.text("measures_linking_x"), is_log=True, ticks=ticks)
     y_axis = Axis(say.text("measures_linking_y"), range=(-3, 102), suffix=" %")
     return plot(series, x=x_axis, y=y_axis)
@@ -291,14 +294,14 @@ def draw_paper(say: Words, report: AuditReport) -> None:
     draw_table(say, "measures_rules", table, audit=report.digest)
     draw_heading(say, "measures_scores")
     recalls = [say.text("measures_recall_at", fpr=f"{100 * fpr:g} %") for fpr in LOW_FPRS]
-    header = ("controls", "measures_score", "auc", *recalls, "missing")
-    table = section.Table(header, list(_scores(say, report)), n_merged=1)
+    score_header = ("controls", "measures_score", "auc", *recalls, "missing")
+    table = section.Table(score_header, list(_scores(say, report)), n_merged=1)
     draw_table(say, "measures_scores", table, audit=report.digest)
     _draw_roles(say, report)
     _draw_published(say, report)
 
 
-def _rules(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
+def _rules(say: Words, report: AuditReport) -> Iterator[list[Content]]:
     for stratum, measures in report.measures.table_strata.items():
         for name, judges, rule in measures.yield_rules(report.fixed_score):
             if judges == "held_out":
@@ -313,12 +316,12 @@ def _rules(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
             yield [controls, title, *counts, *map(estimate_cell, rates), near]
 
 
-def _rates(rule: Rule) -> list[Share]:
+def _rates(rule: Rule) -> list[Estimate]:
     confusion = rule.confusion
     return [rule.f1, confusion.accuracy, confusion.recall, confusion.precision]
 
 
-def _scores(say: Words, report: AuditReport) -> Iterator[list[str | int | Cell]]:
+def _scores(say: Words, report: AuditReport) -> Iterator[list[Content]]:
     for stratum, measures in report.measures.table_strata.items():
         for score, ranking in measures.rank_scores(report.fixed_score).items():
             note = "measures_fixed" if score == report.fixed_score else ""
@@ -335,15 +338,19 @@ def _draw_roles(say: Words, report: AuditReport) -> None:
     if not lines:
         return
     draw_heading(say, "measures_roles")
-    auc, numbers = partial(estimate_cell, digits=3), {"n_members": str, "median_mentions": small}
-    shares = dict.fromkeys(("flagged", "general_flagged", "role_controls_flagged"), share_cell)
-    if not any(line.role_controls_flagged.n_total for line in lines):
-        shares.pop("role_controls_flagged")
-    formatters = {"role": str, **numbers, "auc": auc, "general_auc": auc, **shares}
-    columns = {
-        field: [show(getattr(line, field)) for line in lines] for field, show in formatters.items()
+    columns: dict[str, Sequence[Content]] = {
+        "role": [line.role or say.text("measures_roles_none") for line in lines],
+        "n_members": [str(line.n_members) for line in lines],
+        "median_mentions": [small(line.median_mentions) for line in lines],
+        "auc": [estimate_cell(line.auc, digits=3) for line in lines],
+        "general_auc": [estimate_cell(line.general_auc, digits=3) for line in lines],
+        "flagged": [share_cell(line.flagged) for line in lines],
+        "general_flagged": [share_cell(line.general_flagged) for line in lines],
     }
-    columns["role"] = [role or say.text("measures_roles_none") for role in columns["role"]]
+    if any(line.role_controls_flagged.n_total for line in lines):
+        columns["role_controls_flagged"] = [
+            share_cell(line.role_controls_flagged) for line in lines
+        ]
     draw_table(say, "measures_roles", columns, audit=report.digest, n=lines[0].n_controls)
 
 
@@ -369,10 +376,10 @@ def _draw_published(say: Words, report: AuditReport) -> None:
     st.html(blocks.heading("", below=published_tables().source))
 
 
-def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[str | int | Cell]:
+def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[Content]:
     reached_rule, paper_rates = row.reached, row.published
     label = say.text(f"paper_row_{row.model if table == 2 or not row.attack else row.attack}")
-    reached_cells = (
+    reached_cells: list[Content] = (
         [*map(estimate_cell, _rates(reached_rule))] if reached_rule else [UNDEFINED] * len(_RATES)
     )
     reached_cells.append(_counts(reached_rule.confusion.four if reached_rule else None))

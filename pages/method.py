@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
@@ -86,7 +88,7 @@ SECTIONS = (
 """Key of heading and sentence, the formulas under them, and the keys of further remarks."""
 
 
-def constants() -> dict[str, object]:
+def constants() -> dict[str, Any]:
     """Return the engine's constants that the sentences mention."""
     settings = GenerationSettings()
     return {
@@ -148,7 +150,7 @@ def codes(say: Words, prefix: str) -> list[str]:
 def draw_terms(say: Words) -> None:
     """Draw every term in both languages, explained in the reader's."""
     terms = codes(say, "method_term_")
-    columns = {
+    columns: dict[str, list[str]] = {
         code: [words_of(code).text(f"method_term_{term}") for term in terms] for code in LANGUAGES
     }
     columns["meaning"] = [say.text(f"method_means_{term}") for term in terms]

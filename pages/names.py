@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,16 +18,18 @@ from audit.report.documents import holds_name
 from audit.report.name_table import FACETS, Wish
 from audit.report.report import AuditReport, Inspection, KeptAudit, select_compared_scores
 from audit.tables import decimal, small
+from audit.words import Words
 from pages.ui import blocks, cached, name_documents, section
 from pages.ui.access import format_name, format_passage_id, is_revealed, name_form
-from pages.ui.blocks import escape_markdown, format_percent
+from pages.ui.blocks import Cell, escape_markdown, format_percent
 from pages.ui.charts import Axis, Series, plot, point_series, spread_dots
 from pages.ui.form import choose, choose_some, draw_button
 from pages.ui.name_documents import marked_text, search, search_scope
 from pages.ui.note_text import passage_html, passage_list
 from pages.ui.place import draw_audit_page
 from pages.ui.section import (
-    Cell,
+    Columns,
+    Content,
     Table,
     draw_absence,
     draw_figure,
@@ -33,7 +37,7 @@ from pages.ui.section import (
     draw_remark,
     draw_table,
 )
-from pages.ui.state import Words, draw_link, write_parameter
+from pages.ui.state import draw_link, write_parameter
 
 ORDERS = dict.fromkeys(("p", "q", "name_id"), ("asc", "desc"))
 """What is read from the lowest on, unless the reader says otherwise; all else from the highest."""
@@ -87,7 +91,7 @@ def draw_names(say: Words, report: AuditReport) -> None:
         is_hidden = wish.text.strip() and not (is_revealed() or listed.is_number(wish.text))
         draw_absence(say, "names_none_masked" if is_hidden else "names_none")
     if chosen is not None:
-        draw_name(say, report, report.table.loc[chosen], ids=ids)
+        draw_name(say, report, report.table.iloc[chosen], ids=ids)
     elif ids:
         draw_remark(say, "names_choose")
         draw_button(say, "names_first", on_click=lambda: write_parameter("name", ids[0]))
@@ -283,22 +287,27 @@ def draw_name_heading(say: Words, name: pd.Series, *, ids: list[str], digest: st
 
 def draw_blocks(say: Words, report: AuditReport, inspection: Inspection, *, row: int) -> None:
     """Draw both models' evidence with one dot for each block, and the mean."""
-    key, series, rows, ticks = f"names_blocks_{report.scenario.number}", [], [], {}
+    key = f"names_blocks_{report.scenario.number}"
+    series: list[Series] = []
+    rows: list[Sequence[Content]] = []
+    ticks: dict[float, str] = {}
     for place, model in enumerate(("hospital", "general")):
         evidence = getattr(inspection, model)[:, row]
         mean = listed.block_mean(evidence, n_per_block=inspection.n_per_block)
-        ticks[float(place)] = say.text(f"column_{model}")
-        looks = {"is_attack": place == 0, "has_legend": False, "hover": "%{y:.4g}"}
+        title = ticks[float(place)] = say.text(f"column_{model}")
+        is_attack, hover = place == 0, "%{y:.4g}"
         dots = [place + offset for offset in spread_dots(len(evidence))]
-        series += [
-            Series(ticks[place], dots, evidence.tolist(), form="dots", **looks),
-            point_series(ticks[place], [place], [mean], symbol="diamond", **looks),
-        ]
-        rows.append(
-            (ticks[place], len(evidence), _exact(mean.value), _interval(mean.low, mean.high))
+        curves = (
+            Series(title, dots, evidence.tolist(), form="dots", hover=hover, is_attack=is_attack),
+            point_series(
+                title, [place], [mean], symbol="diamond", hover=hover, is_attack=is_attack
+            ),
         )
+        series += (replace(curve, has_legend=False) for curve in curves)
+        rows.append((title, len(evidence), _exact(mean.value), _interval(mean.low, mean.high)))
     # Products of masses span powers of ten; a logarithmic axis cannot show zero.
-    is_log = report.scenario.number == 1 and min(min(curve.y) for curve in series) > 0
+    are_positive = all(y is None or y > 0 for curve in series for y in curve.y)
+    is_log = report.scenario.number == 1 and are_positive
     x = Axis("", range=(-0.6, 1.6), ticks=ticks, has_grid=False)
     chart = plot(series, x=x, y=Axis(say.text(f"{key}_axis"), is_log=is_log), height=340)
     header = [f"names_blocks_{column}" for column in ("model", "n", "mean", "interval")]
@@ -369,7 +378,7 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     labels = [Cell(say.text(f"names_column_{key}"), below=say.text(means[key])) for key in numbers]
     draw_heading(say, "names_numbers")
     caption = say.text(f"axis_{report.fixed_score}")
-    columns = {"names_what": labels, "value": list(numbers.values())}
+    columns: Columns = {"names_what": labels, "value": list(numbers.values())}
     draw_table(
         say, "names_numbers", columns, caption=caption, audit=report.digest, names=name_form()
     )
@@ -422,7 +431,7 @@ def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:
     if view is None:
         return
     holds_by_model = {model.role: holds_name(model, name_id=name_id) for model in view.models}
-    counts = {model: int(has.sum()) for model, has in holds_by_model.items()}
+    counts: dict[str, Any] = {model: int(has.sum()) for model, has in holds_by_model.items()}
     draw_heading(say, "names_documents", n=len(view), **counts)
     citations = []
     for number in holds_by_model["hospital"].nonzero()[0][:_N_DOCUMENTS].tolist():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import streamlit as st
 
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
@@ -12,6 +15,7 @@ from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, select_stro
 from audit.report.report import AuditReport, KeptAudit
 from audit.stats import NO_ESTIMATE
 from audit.tables import decimal, small
+from audit.words import Words
 from pages.ui import blocks, cached, section
 from pages.ui.access import format_name, is_revealed, may_or_explain, name_form
 from pages.ui.blocks import (
@@ -28,6 +32,8 @@ from pages.ui.judging import draw_judge_again
 from pages.ui.place import Place, find_place
 from pages.ui.running import draw_demo_button, draw_job_card, draw_live_cards
 from pages.ui.section import (
+    Columns,
+    Content,
     draw_absence,
     draw_facts,
     draw_figure,
@@ -38,7 +44,7 @@ from pages.ui.section import (
     draw_table,
     fold_details,
 )
-from pages.ui.state import Words, draw_link
+from pages.ui.state import draw_link
 
 N_RECENT = 20
 
@@ -190,17 +196,21 @@ def draw_numbers(say: Words, report: AuditReport) -> None:
     draw_table(say, "figures", headline_table(say, report), audit=report.digest)
     draw_positive_controls(say, report)
     draw_guards(say, report)
-    kinds, series, ticks, rows = kind_scores(report.table), [], {}, []
+    kinds, ticks = kind_scores(report.table), dict[float, str]()
+    series: list[Series] = []
+    rows: list[Sequence[Content]] = []
     for row_number, kind in enumerate(kinds):
         n, name, quartiles = len(kind.scores), say.text(f"kind_{kind.kind}"), kind.quartiles
-        look = {"is_attack": kind.kind in ASKED, "has_legend": False}
+        dots = Series(
+            "", kind.scores, [], form="dots", is_attack=kind.kind in ASKED, has_legend=False
+        )
         ticks[float(row_number)] = say.text("kind_n", kind=name, n=n)
         rows.append((name, n, kind.n_not_scored, *map(small, quartiles)))
         y = [row_number + shift for shift in spread_dots(n)]
-        series.append(Series("", kind.scores, y, form="dots", hover="%{x:.3g}", **look))
+        series.append(replace(dots, y=y, hover="%{x:.3g}"))
         if n:
-            middle, y = [quartiles[1]] * 2, [row_number - 0.42, row_number + 0.42]
-            series.append(Series("", middle, y, dash="solid", hover="", **look))
+            middle, ends = [quartiles[1]] * 2, [row_number - 0.42, row_number + 0.42]
+            series.append(replace(dots, x=middle, y=ends, form="line", dash="solid", hover=""))
     x = Axis(say.text(f"axis_{report.fixed_score}"))
     y_axis = Axis("", ticks=ticks, range=(len(kinds) - 0.5, -0.5), has_grid=False)
     chart = plot(series, x=x, y=y_axis, height=90 + 85 * len(kinds))
@@ -249,7 +259,7 @@ def draw_positive_controls(say: Words, report: AuditReport) -> None:
     if not verdict.positive_controls:
         return
     draw_heading(say, "positive", below=f"positive_below_{verdict.positive_origin}")
-    rows = [
+    rows: list[Sequence[Content]] = [
         [
             group.dose,
             say.text("k_of_n", k=group.n_seen, n=group.n_names),
@@ -274,7 +284,7 @@ def draw_guards(say: Words, report: AuditReport) -> None:
     if not baselines:
         return
     draw_heading(say, "guards")
-    rows = [
+    rows: list[Sequence[Content]] = [
         [
             say.text(f"guards_{name}"),
             estimate_cell(baseline, digits=3),
@@ -293,7 +303,7 @@ def draw_strongest(say: Words, report: AuditReport) -> None:
     if not len(strongest):
         draw_remark(say, "strongest_none", **limits)
     else:
-        table = {
+        table: Columns = {
             "number": list(strongest["number"]),
             "name": list(map(format_name, strongest["first_name"], strongest["last_name"])),
             "decision": [

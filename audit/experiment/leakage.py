@@ -47,9 +47,9 @@ from audit.tables import decimal, format_counts, format_estimate, markdown_table
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from audit.training.config import TrainSettings
 from audit.training.trainings import MODEL, PretrainTask, TrainedModel
+from audit.words import Language
 from cache.store import Store
 
-Language = Literal["en", "ja"]
 LANGUAGES = get_args(Language)
 RAW, PERFECT, TAGGER = "raw", "perfect", "tagger"
 MENTIONS, PATIENTS = "mentions", "patients"

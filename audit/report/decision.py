@@ -20,9 +20,9 @@ from audit.report.audit_store import (
 )
 from audit.shelf import make_time_stamp, take_lock
 from audit.task import Record
+from audit.words import Language
 from cache.store import Store
 
-Language = Literal["en", "ja"]
 LANGUAGES = get_args(Language)
 Recommendation = Literal["release", "release_inside", "retrain", "no_release"]
 RECOMMENDATIONS = get_args(Recommendation)

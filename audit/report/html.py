@@ -21,7 +21,7 @@ from audit import tables
 from audit.attack.question import command_line
 from audit.errors import render_message
 from audit.report.compare import Comparison
-from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Language
+from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision
 from audit.report.name_table import (
     ASKED,
     KindScores,
@@ -33,7 +33,7 @@ from audit.report.name_table import (
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.task import Record
-from audit.words import Words, catalogue
+from audit.words import Language, Words, catalogue
 
 Section = Literal["results", "names", "diagnostics", "reproduction", "glossary"]
 OPTIONAL_SECTIONS: tuple[Section, ...] = get_args(Section)

@@ -45,6 +45,8 @@ from audit.training.tokens import prepare_sentences
 
 TRAINING = "training.json"
 MODEL = "model"
+TextSource = Literal["private", "public", "other_names"]
+"""Which notes of a corpus a training reads."""
 
 
 class TrainingFacts(Record):
@@ -175,9 +177,7 @@ class PretrainTask(Task):
     """Directory of the model to start from; a training from scratch uses only its shape."""
     settings: TrainSettings = TrainSettings()
     corpus_id: str = Field(default="", description="identifier of a kept corpus")
-    source: Literal["private", "public", "other_names"] = Field(
-        default="private", description="which notes of the corpus"
-    )
+    source: TextSource = Field(default="private", description="which notes of the corpus")
     notes: Path | None = Field(
         default=None, description="file or folder of notes, in place of a corpus"
     )

@@ -26,6 +26,7 @@ from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, RowNote, decimal
+from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import format_name, is_revealed, log_upload, may
 from pages.ui.blocks import draw_refusal, escape_html
@@ -35,6 +36,7 @@ from pages.ui.form import draw_button, draw_toggle, pick, set_pick, upload
 from pages.ui.judging import ask_source
 from pages.ui.note_text import note_box, passage_html
 from pages.ui.section import (
+    Columns,
     attempt,
     draw_figure,
     draw_file_button,
@@ -43,7 +45,6 @@ from pages.ui.section import (
     draw_remark,
     draw_table,
 )
-from pages.ui.state import Words
 
 DRAWN = ("easy", "hard", "recombined")
 _MAX_MB = {"names": 20, "passages": 50}
@@ -234,7 +235,7 @@ def make_list(
             base=base.line.code if base and (is_started or control_files) else "",
             control_bytes=control_files[0].getvalue() if control_files else None,
             kind_sizes=kind_sizes,
-            model=hospital and hospital.path,
+            model=None if hospital is None else hospital.path,
             progress=listen,
         )
     finally:
@@ -307,7 +308,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
         **({"audit_n_one_part": list_facts.n_one_part} if list_facts.n_one_part else {}),
         "audit_n_mentions": list_facts.n_with_mentions,
     }
-    columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
+    columns: Columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
     draw_table(say, "audit_counts", columns, caption=f"{encoding_text} {truth}".strip())
     warnings = []
     warnings += [render_message(note, say.language) for note in report_letter_case(view.candidates)]
@@ -373,7 +374,8 @@ def draw_histogram(say: Words, key: str, bins: Bins, format_start: Callable[[flo
     x, y = Axis(say.text(axis), has_grid=False), Axis(say.text("audit_counts_names"))
     chart = plot(series, x=x, y=y, height=260)
     chart.update_xaxes(type="category")
-    draw_figure(say, key, chart, table={axis: ticks, **columns}, n=bins.n_missing)
+    table: Columns = {axis: ticks, **columns}
+    draw_figure(say, key, chart, table=table, n=bins.n_missing)
 
 
 def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 
 import streamlit as st
 
@@ -201,7 +202,7 @@ def _merge_cells(rows: Sequence[Sequence[Cell]], *, n: int) -> list[list[Cell]]:
     merged_rows = [list(row[n:]) for row in rows]
     for place in reversed(range(n)):
         row_number = 0
-        for _, alike in groupby(rows, key=lambda row, place=place: row[: place + 1]):
+        for _, alike in groupby(rows, key=itemgetter(slice(place + 1))):
             n_rows = len(list(alike))
             merged_rows[row_number].insert(0, replace(rows[row_number][place], n_rows=n_rows))
             row_number += n_rows

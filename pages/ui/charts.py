@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import plotly.graph_objects as go
 
@@ -41,6 +41,16 @@ class Axis:
     ticks: Mapping[float, str] | None = None
     suffix: str = ""
     has_grid: bool = True
+
+
+class Look(TypedDict, total=False):
+    """How a series is drawn; see `Series`."""
+
+    is_attack: bool
+    dash: str
+    symbol: str
+    hover: str
+    has_legend: bool
 
 
 @dataclass(frozen=True)
@@ -119,20 +129,20 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
 
 def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
     colour, name = RUST if series.is_attack else GREY, _break_name(series.name)
-    hover = (
-        {"hovertemplate": f"{series.hover}<extra></extra>"}
-        if series.hover
-        else {"hoverinfo": "skip"}
-    )
+    trace: dict[str, Any] = {"type": "scatter", "x": series.x, "y": series.y, "name": name}
+    if series.hover:
+        trace["hovertemplate"] = f"{series.hover}<extra></extra>"
+    else:
+        trace["hoverinfo"] = "skip"
     if series.form == "bars":
         hatched = {"shape": "" if series.is_attack else "/", "size": 5, "solidity": 0.25}
         look = {"color": colour, "opacity": 0.75, "pattern": hatched}
-        figure.add_bar(x=series.x, y=series.y, name=name, marker=look, **hover)
+        figure.add_trace({**trace, "type": "bar", "marker": look})
         return
     shape = "hv" if series.form == "step" else "linear"
     is_line = series.form in ("line", "step", "marked")
     if is_line and series.low:
-        for ys, fill in ((series.low, None), (series.high, "tonexty")):
+        for ys, fill in ((series.low, "none"), (series.high, "tonexty")):
             figure.add_scatter(
                 x=series.x,
                 y=ys,
@@ -143,16 +153,17 @@ def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
                 hoverinfo="skip",
                 showlegend=False,
             )
-    looks: dict[str, object] = {
-        "line": {
+    trace["mode"] = "lines" if is_line else "markers"
+    if is_line:
+        trace["line"] = {
             "color": colour,
             "dash": dash,
             "width": 3 if series.is_attack else 2,
             "shape": shape,
         }
-    }
     if series.form == "marked":
-        looks["marker"] = {
+        trace["mode"] = "lines+markers"
+        trace["marker"] = {
             "size": 8,
             "symbol": series.symbol if series.is_attack else "circle-open",
         }
@@ -160,22 +171,21 @@ def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
         is_large = series.form == "points"
         symbol = series.symbol if series.is_attack else f"{series.symbol}-open"
         size, opacity = (12, 1.0) if is_large else (7, 0.7)
-        looks = {
-            "marker": {
-                "color": colour,
-                "size": size,
-                "opacity": opacity,
-                "symbol": symbol,
-                "line": {"width": 2 * is_large, "color": colour},
-            },
+        trace["marker"] = {
+            "color": colour,
+            "size": size,
+            "opacity": opacity,
+            "symbol": symbol,
+            "line": {"width": 2 * is_large, "color": colour},
         }
-        arms = (
+        xs = [x for x in series.x if isinstance(x, int | float)]
+        arms: tuple[tuple[str, Sequence[float | None], Sequence[float], Sequence[float]], ...] = (
             ("y", series.y, series.low, series.high),
-            ("x", series.x, series.left, series.right),
+            ("x", xs, series.left, series.right),
         )
         for axis, coordinates, low, high in arms:
             if low:
-                looks[f"error_{axis}"] = {
+                trace[f"error_{axis}"] = {
                     "array": [_length(h, y) for h, y in zip(high, coordinates, strict=True)],
                     "arrayminus": [
                         _length(y, end) for y, end in zip(coordinates, low, strict=True)
@@ -184,15 +194,7 @@ def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
                     "thickness": 2,
                     "width": 6,
                 }
-    figure.add_scatter(
-        x=series.x,
-        y=series.y,
-        name=name,
-        mode="markers" if not is_line else "lines+markers" if series.form == "marked" else "lines",
-        showlegend=series.has_legend,
-        **looks,
-        **hover,
-    )
+    figure.add_trace({**trace, "showlegend": series.has_legend})
 
 
 def _length(upper: float | None, lower: float | None) -> float:
@@ -207,14 +209,19 @@ def _break_name(name: str) -> str:
 
 
 def point_series(
-    name: str, x: Sequence[float], estimates: Sequence[Estimate], *, scale: float = 1, **looks: Any
+    name: str,
+    x: Sequence[float],
+    estimates: Sequence[Estimate],
+    *,
+    scale: float = 1,
+    **look: Unpack[Look],
 ) -> Series:
     """Return estimates with their intervals as large points; `scale` 100 is for percent."""
     y, low, high = (
         [scale * getattr(estimate, end) for estimate in estimates]
         for end in ("value", "low", "high")
     )
-    return Series(name, list(x), y, "points", low=low, high=high, **looks)
+    return Series(name, list(x), y, "points", low=low, high=high, **look)
 
 
 def apply_theme(figure: go.Figure, *, is_dark: bool) -> go.Figure:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import streamlit as st
 
@@ -43,10 +44,21 @@ from pages.ui import blocks, cached, charts, display_names
 from pages.ui.access import is_revealed, log_action, may_or_explain, name_form
 from pages.ui.blocks import Figures, draw_refusal, format_moment, format_percent
 from pages.ui.charts import Axis, Series
-from pages.ui.form import ask_line, choose, choose_kept, draw_button, draw_toggle, pick, set_pick
+from pages.ui.form import (
+    ButtonKind,
+    ask_line,
+    choose,
+    choose_kept,
+    draw_button,
+    draw_toggle,
+    pick,
+    set_pick,
+)
 from pages.ui.note_text import MarkLabel, note_box, note_html, note_plain
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
+    Column,
+    Content,
     Table,
     attempt,
     draw_absence,
@@ -58,6 +70,7 @@ from pages.ui.section import (
     draw_removal,
     draw_step_card,
     draw_table,
+    make_table,
 )
 from pages.ui.state import go_to
 
@@ -228,14 +241,16 @@ def draw_counts(say: Words, table: CountTable, *, which: str) -> None:
         height=300,
     ).update_xaxes(type="category")
     counts, own_counts, paper_counts = map(list, zip(*view.rows, strict=True))
-    columns = {("", f"{count}{which}"): [*counts, say.text("corpus_all")]}
+    columns: dict[Column, list[Content]] = {
+        ("", f"{count}{which}"): [*counts, say.text("corpus_all")]
+    }
     for group, names, n in (
         ("corpus_this", own_counts, view.n_names),
         ("corpus_paper", paper_counts, view.n_paper_names),
     ):
         columns[group, "n"] = [*names, n]
         columns[group, "share"] = [*(format_percent(n_in_bin / n) for n_in_bin in names), ""]
-    draw_figure(say, key, chart, table=columns)
+    draw_figure(say, key, chart, table=make_table(columns))
     draw_remark(
         say,
         "corpus_table_caption",
@@ -273,7 +288,10 @@ def draw_names(say: Words, examination: Examination) -> None:
         draw_heading(say, "corpus_held_out")
         counts = examination.held_out.plain()
         count_names = [say.text(f"corpus_held_out_{field}") for field in counts]
-        columns = {"counted": count_names, "n": list(counts.values())}
+        columns: dict[str, Sequence[Content]] = {
+            "counted": count_names,
+            "n": list(counts.values()),
+        }
         draw_table(say, "corpus_held_out", columns)
     if examination.canaries:
         draw_heading(say, "corpus_planted")
@@ -282,8 +300,9 @@ def draw_names(say: Words, examination: Examination) -> None:
     tables = {role_name(say, role): dict(table) for role, table in examination.carriers}
     if numbers := sorted({n for table in tables.values() for n in table})[:_MAX_ROWS]:
         draw_heading(say, "corpus_carriers")
-        columns = {role: [table.get(n, 0) for n in numbers] for role, table in tables.items()}
-        draw_table(say, "corpus_carriers", {"people": numbers, **columns})
+        carriers: dict[str, list[int]] = {"people": numbers}
+        carriers |= {role: [table.get(n, 0) for n in numbers] for role, table in tables.items()}
+        draw_table(say, "corpus_carriers", carriers)
 
 
 def draw_left(say: Words, corpus: KeptCorpus, examination: Examination) -> None:
@@ -352,13 +371,18 @@ def draw_onward(say: Words, corpus: KeptCorpus, examination: Examination) -> Non
     if not may_or_explain("ran", say):
         return
     left, right = st.columns(2, gap="large")
-    kinds = ("primary", "secondary")
-    train_kind, audit_kind = (
-        kinds if find_trained_model(corpus.corpus_id) is None else reversed(kinds)
-    )
+    main_kind: ButtonKind = "primary"
+    other_kind: ButtonKind = "secondary"
+    if find_trained_model(corpus.corpus_id) is not None:
+        main_kind, other_kind = other_kind, main_kind
     with left, st.container(border=True, key="corpus_card_train"):
         draw_heading(say, "corpus_train")
-        if draw_button(say, "corpus_train_go", kind=train_kind, icon="model_training"):
+        if draw_button(
+            say,
+            "corpus_train_go",
+            kind=main_kind,
+            icon="model_training",
+        ):
             go_to("workshop", tab="training", corpus=corpus.corpus_id)
     with right, st.container(border=True, key="corpus_card_audit"):
         draw_heading(say, "corpus_audit")
@@ -367,7 +391,7 @@ def draw_onward(say: Words, corpus: KeptCorpus, examination: Examination) -> Non
             for candidate in examination.candidates
             if candidate.n
         }
-        chosen = {}
+        chosen: dict[str, tuple[str, ...]] = {}
         for which, options, default_codes in (
             ("roles", MEMBERS, ROLES),
             ("controls", CONTROLS, default_controls(corpus)),
@@ -378,8 +402,13 @@ def draw_onward(say: Words, corpus: KeptCorpus, examination: Examination) -> Non
         if missing := next((which for which, codes in chosen.items() if not codes), None):
             draw_remark(say, f"corpus_{missing}_none")
             return
-        if draw_button(say, "corpus_audit_go", kind=audit_kind, icon="arrow_forward"):
-            to_audit(say, corpus, **chosen)
+        if draw_button(
+            say,
+            "corpus_audit_go",
+            kind=other_kind,
+            icon="arrow_forward",
+        ):
+            to_audit(say, corpus, roles=chosen["roles"], controls=chosen["controls"])
         _draw_files(say, corpus, **chosen)
 
 
@@ -404,7 +433,7 @@ def to_audit(
     *,
     controls: tuple[str, ...] | None = None,
     roles: tuple[str, ...] = ROLES,
-    **models: str,
+    models: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Keep a corpus's list and passages, and open a new audit of them.
 

@@ -8,6 +8,7 @@ import streamlit as st
 
 from audit.deid.measure.leftovers import MAX_COMBINED, Leftovers
 from audit.deid.sets.tagged_sets import TaggedSet
+from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import is_revealed, log_action, may, name_form
 from pages.ui.form import draw_button
@@ -20,7 +21,6 @@ from pages.ui.section import (
     draw_remark,
     draw_table,
 )
-from pages.ui.state import Words
 
 
 def draw_leftovers(

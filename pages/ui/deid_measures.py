@@ -57,6 +57,8 @@ from pages.ui.form import choose, choose_kept, choose_some, draw_button, draw_sw
 from pages.ui.note_text import MarkLabel, note_box, note_html
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
+    Columns,
+    Content,
     Table,
     draw_absence,
     draw_chart,
@@ -152,8 +154,10 @@ def draw_headline(say: Words, view: Score) -> None:
             "interval": format_percent_interval(interval),
         }
         parts = (f"{side}_eyebrow", f"{side}_{unit}", f"{side}_sentence")
-        texts = (say.text(f"deid_measures_{part}", **count_texts, **shares) for part in parts)
-        return Verdict(state, *texts, footer)
+        eyebrow, figure, sentence = (
+            say.text(f"deid_measures_{part}", **count_texts, **shares) for part in parts
+        )
+        return Verdict(state, eyebrow, figure, sentence, footer)
 
     readable, missed = headline.readable, headline.missed
     st.html(
@@ -225,7 +229,7 @@ def draw_spans(say: Words, view: Score) -> None:
     table = rates_table(say, criteria, ENTITY)
     draw_table(say, "deid_measures_table", table, differ=differ)
     measures = (*ENTITY, *RECORD)
-    rows = [
+    rows: list[Sequence[Content]] = [
         [say.text(f"deid_measures_criterion_{name}"), *_rates([line], measures)]
         for name, line in view.summary.type_blind.items()
     ]
@@ -280,7 +284,7 @@ def rates_table(
     say: Words, criteria: Mapping[str, CriterionScore], measures: Sequence[str]
 ) -> Table:
     """Return measures by label and their means, under each criterion, with counts."""
-    rows = []
+    rows: list[Sequence[Content]] = []
     for label, first in next(iter(criteria.values())).lines.items():
         lines = [score.lines[label] for score in criteria.values()]
         few = say.text("deid_measures_few_spans") if first.is_few else ""
@@ -397,7 +401,7 @@ def _draw_matrix(say: Words, matrix: Matrix, *, code: str) -> None:
         key=key,
         hide_index=True,
         height="content",
-        column_config=dict(zip(table, header, strict=True)),
+        column_config=dict(zip(map(str, table), header, strict=True)),
         on_select=open_cell,
         selection_mode="single-cell",
         alt=say.text("deid_measures_matrix_alt"),
@@ -558,7 +562,7 @@ def draw_all(say: Words, comparison: Comparison) -> None:
     )
     draw_chart(say, "deid_measures_all", charts.plot(point_groups[::-1], x=x, y=y), n=len(names))
     columns = [f"deid_measures_share_{share}" for share in SHARES]
-    rows = []
+    rows: list[Sequence[Content]] = []
     for name, score, counts, sides in zip(
         names, comparison.scores, comparison.counts, comparison.shares.sides, strict=True
     ):
@@ -575,7 +579,7 @@ def draw_all(say: Words, comparison: Comparison) -> None:
         rows.append([name, *cells, decimal(seconds, digits=1), decimal(pace, digits=1)])
     header = ["deid_measures_tagger", *columns, "deid_measures_seconds", "deid_measures_pace"]
     draw_table(say, "deid_measures_all", Table(header, rows))
-    pairs = [
+    pairs: list[Sequence[Content]] = [
         [names[first], names[second], *map(_points_cell, differences)]
         for (first, second), differences in comparison.shares.differences.items()
     ]
@@ -604,14 +608,15 @@ def draw_pair(say: Words, view: Score, other_names: Mapping[str, str]) -> None:
     }
     names = {side: name for side, (_, name, _) in sides.items()}
     st.html("".join(blocks.line(say.text(f"deid_measures_{side}"), names[side]) for side in names))
-    columns = {
+    columns: Columns = {
         "deid_measures_label": [label_name(say, label) for label in comparison.lines],
         "deid_measures_n_gold": [n_gold for n_gold, _ in comparison.lines.values()],
-    } | {
-        f"deid_measures_rate_{measure}": [
-            _points_cell(line[place]) for _, line in comparison.lines.values()
-        ]
-        for place, measure in enumerate(ENTITY)
+        **{
+            f"deid_measures_rate_{measure}": [
+                _points_cell(line[place]) for _, line in comparison.lines.values()
+            ]
+            for place, measure in enumerate(ENTITY)
+        },
     }
     draw_table(say, "deid_measures_compare", columns)
     counts = {side: f"{len(cases):,}" for side, (_, _, cases) in sides.items()}
@@ -640,7 +645,7 @@ def draw_published(say: Words) -> None:
             ("rates", paper.percent, ENTITY, 1),
             ("records", paper.records, RECORD, 2),
         ):
-            rows = [
+            rows: list[Sequence[Content]] = [
                 [
                     names[label],
                     paper.n_gold[label],
@@ -651,9 +656,12 @@ def draw_published(say: Words) -> None:
             draw_remark(say, f"deid_measures_published_{key}")
             table = Table(_header(CRITERIA, measures), rows)
             draw_table(say, f"deid_measures_published_{key}", table)
-        matrix = {"deid_measures_matrix_corner": [names[row] for row in (*TYPES, SPURIOUS)]} | {
-            names[column]: [paper.matrix[row].get(column, 0) for row in (*TYPES, SPURIOUS)]
-            for column in (*TYPES, MISSED)
+        matrix: Columns = {
+            "deid_measures_matrix_corner": [names[row] for row in (*TYPES, SPURIOUS)],
+            **{
+                names[column]: [paper.matrix[row].get(column, 0) for row in (*TYPES, SPURIOUS)]
+                for column in (*TYPES, MISSED)
+            },
         }
         draw_remark(say, "deid_measures_published_matrix")
         draw_table(say, "deid_measures_published_matrix", matrix)

@@ -31,6 +31,7 @@ from audit.report.documents import Hit
 from audit.shelf import json_page
 from audit.stats import Rate
 from audit.tables import UNDEFINED
+from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed
 from pages.ui.blocks import escape_html, escape_markdown, format_moment, format_percent
@@ -38,7 +39,6 @@ from pages.ui.display_names import label_name
 from pages.ui.form import choose_some, draw_button, draw_switch
 from pages.ui.note_text import MarkLabel, note_box, note_html, note_plain
 from pages.ui.section import Table, attempt, draw_file_button, draw_heading, draw_remark, draw_table
-from pages.ui.state import Words
 
 TONES = {
     "identifier": "flagged",

@@ -17,6 +17,7 @@ from audit.deid.measure.score_report import (
     TAGGED,
     TAGGER,
     Source,
+    SourceKind,
 )
 from audit.deid.measure.scoring import ScoreTask, unknown_labels_error
 from audit.deid.sets.incoming_notes import MAX_UPLOAD_MB, UploadedNotes
@@ -75,7 +76,7 @@ def draw_ask(say: Words) -> ScoreTask | None:
     return task.with_(**options) if is_asked else None
 
 
-def _ask_side(say: Words, side: str, kinds: Sequence[str]) -> Side:
+def _ask_side(say: Words, side: str, kinds: Sequence[SourceKind]) -> Side:
     """Draw the choice of gold notes or predictions; return (None, None) until one is chosen."""
     kind = choose(say, f"deid_measures_from_{side}", kinds)
     if kind in (GIVEN, OUTPUTS):
@@ -110,10 +111,10 @@ def _ask_side(say: Words, side: str, kinds: Sequence[str]) -> Side:
         return None, None
     default = next(iter(names)) if kind == TAGGER or len(names) == 1 else ""
     parameter = f"{side}_file" if kind == FILE else kind
-    code = pick(say, f"deid_measures_box_{kind}", names, parameter=parameter, default=default)
+    ref = pick(say, f"deid_measures_box_{kind}", names, parameter=parameter, default=default)
     if kind == TAGGED:
         draw_remark(say, "deid_measures_set_below")
-    return (Source(kind=kind, ref=refs.get(code, code)) if code else None), None
+    return (Source(kind=kind, ref=refs.get(ref, ref)) if ref else None), None
 
 
 def _ask_upload(say: Words, side: str) -> Side:
@@ -129,12 +130,14 @@ def _ask_upload(say: Words, side: str) -> Side:
     )
     if not files:
         return None, None
-    upload_fields = {
-        "description": "gold notes" if side == "gold" else "predicted notes",
-        "is_outputs": is_outputs,
-    }
     notes = attempt(
-        say, lambda: cached.read_upload(files[0].getvalue(), name=files[0].name, **upload_fields)
+        say,
+        lambda: cached.read_upload(
+            files[0].getvalue(),
+            name=files[0].name,
+            description="gold notes" if side == "gold" else "predicted notes",
+            is_outputs=is_outputs,
+        ),
     )
     if notes is None:
         return None, None

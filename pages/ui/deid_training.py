@@ -49,7 +49,7 @@ def _start(notes: UploadedNotes, *, label_map: Mapping[str, str], title: str) ->
         settings=make_token_settings({}, defaults=FROM_TAGGER),
         base=DEFAULT,
         gold=(upload_path(notes.digest),),
-        label_map=label_map,
+        label_map=dict(label_map),
         title=" ".join(title.split()),
     )
     JOBS.start(task.question(), n_notes=notes.n_notes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import streamlit as st
 from pydantic import TypeAdapter
@@ -24,6 +24,8 @@ from pages.ui.state import write_parameter
 
 _LARGEST = (1 << 53) - 1
 """The largest integer that a browser represents exactly."""
+ButtonKind = Literal["primary", "secondary", "tertiary"]
+Code = TypeVar("Code", bound=str)
 
 
 def ask_fields(
@@ -38,7 +40,8 @@ def ask_fields(
     entries, columns = {}, st.columns(n_columns)
     for place, field in enumerate(fields):
         field_info = type(defaults).model_fields[field]
-        schema = TypeAdapter(Annotated[field_info.annotation, field_info]).json_schema()
+        annotation: Any = Annotated[field_info.annotation, field_info]
+        schema = TypeAdapter(annotation).json_schema()
         with columns[place % n_columns]:
             default, box_key = getattr(defaults, field), f"{mark}_{field}"
             entries[field] = _draw_box(say, schema, default, words=words, field=field, key=box_key)
@@ -48,11 +51,11 @@ def ask_fields(
 def choose(
     say: Words,
     key: str,
-    options: Sequence[str] | Mapping[str, str],
+    options: Sequence[Code] | Mapping[Code, str],
     *,
     parameter: str = "",
     is_long: bool = False,
-) -> str:
+) -> Code:
     """Draw a choice among codes and return the chosen code; the query `parameter` carries it.
 
     The first option is the default and is not written into the address. An option is shown as
@@ -60,23 +63,28 @@ def choose(
     Options are drawn side by side, or below each other if the words have reasons `KEY_why_CODE`.
     By default `parameter` is the last word of the key.
     """
-    parameter, codes = parameter or _last_word(key), list(options)
+    parameter = parameter or _last_word(key)
+    codes: list[Code] = list(options)
     box = _set_by_link(
         parameter,
         is_fit=lambda code: code in codes,
         read=lambda link_code: link_code if link_code in codes else codes[0],
     )
     reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
-    label, looks = say.text(key), {"key": box, "format_func": _code_formatter(say, key, options)}
-    looks["help"] = say.sentences.get(f"{key}_help")
-    selected_code: str | None
+    label = say.text(key)
+    looks: dict[str, Any] = {
+        "key": box,
+        "format_func": _code_formatter(say, key, options),
+        "help": say.sentences.get(f"{key}_help"),
+    }
+    selected_code: Code | None
     if is_long:
         selected_code = st.selectbox(label, codes, **looks)
     elif any(reasons):
         selected_code = st.radio(label, codes, captions=reasons, **looks)
     else:
         selected_code = st.segmented_control(label, codes, required=True, wrap=True, **looks)
-    chosen = str(selected_code or codes[0])
+    chosen = selected_code or codes[0]
     _write_choice(parameter, chosen if chosen != codes[0] or parameter in st.query_params else "")
     return chosen
 
@@ -103,7 +111,8 @@ def choose_some(
             code for code in link_codes.replace(",", ".").split(".") if code in options
         ],
     )
-    label, looks = say.text(key), {"key": box, "format_func": format_code}
+    label = say.text(key)
+    looks: dict[str, Any] = {"key": box, "format_func": format_code}
     if is_long:
         selected_codes = st.multiselect(
             label, list(options), placeholder=say.text(f"{key}_all"), select_all=False, **looks
@@ -181,8 +190,8 @@ def _write_choice(parameter: str, code: str) -> None:
 
 
 def _code_formatter(
-    say: Words, key: str, options: Sequence[str] | Mapping[str, str]
-) -> Callable[[str], str]:
+    say: Words, key: str, options: Sequence[Code] | Mapping[Code, str]
+) -> Callable[[Code], str]:
     if isinstance(options, Mapping):
         return options.__getitem__
     return lambda code: say.text(f"{key}_{code}")
@@ -220,11 +229,11 @@ def draw_button(
     key: str,
     *,
     icon: str = "",
-    kind: Literal["primary", "secondary", "tertiary"] = "secondary",
+    kind: ButtonKind = "secondary",
     name: str = "",
     is_disabled: bool = False,
     is_wide: bool = False,
-    on_click: Callable[[], object] | None = None,
+    on_click: Callable[[], None] | None = None,
     **values: object,
 ) -> bool:
     """Draw a button and return whether it was pressed; the values fill its label.
@@ -367,6 +376,8 @@ def _draw_box(
     if schema["type"] == "string":
         return st.text_input(value=default, max_chars=500, **looks)
     kind = int if schema["type"] == "integer" else float
+    low: Any
+    high: Any
     low, high = (
         next((kind(schema[name]) for name in names if name in schema), None)
         for names in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
@@ -377,11 +388,12 @@ def _draw_box(
     if is_optional and default is not None:  # a box with a usual value is never empty
         st.session_state.setdefault(key, kind(default))
         default = None
+    if kind is float:
+        looks["step"] = 1e-5 if is_tiny else 0.01
+        looks["format"] = "%.2e" if is_tiny else "%.4g"
     return st.number_input(
         min_value=low,
         max_value=high,
         value=default if default is None else kind(default),
         **looks,
-        step=None if kind is int else 1e-5 if is_tiny else 0.01,
-        format=None if kind is int else "%.2e" if is_tiny else "%.4g",
     )

@@ -15,15 +15,16 @@ from audit.report import decision as decisions
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, read_decision
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
-from audit.report.name_table import NAME_FORMS
+from audit.report.name_table import NAME_FORMS, NameForm
 from audit.report.report import AuditReport
+from audit.words import LANGUAGES, Language, Words
 from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may, may_or_explain
 from pages.ui.blocks import escape_markdown, format_moment
 from pages.ui.form import choose, draw_button, draw_toggle
 from pages.ui.place import Place
 from pages.ui.section import draw_heading, draw_remark, show_refusals
-from pages.ui.state import LANGUAGES, Words, language, mark_unsaved
+from pages.ui.state import language, mark_unsaved
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
@@ -176,7 +177,7 @@ def draw_hand_over(
         draw_heading(say, "hand_over")
         form_column, file_column = st.columns(2, gap="large")
         with form_column:
-            first = {say.language: LANGUAGES[say.language], **LANGUAGES}
+            first: dict[Language, str] = {say.language: LANGUAGES[say.language], **LANGUAGES}
             report_language = choose(say, "report_language", first, parameter="report_language")
             names, refusal_key = _draw_names(say, report.digest)
         with file_column.expander(say.text("report_sections"), key="report_sections"):
@@ -193,13 +194,14 @@ def draw_hand_over(
             sections=tuple(code for code, is_ticked in is_included.items() if is_ticked),
             is_demo=place.audit is not None and place.audit.is_demo,
         )
-        other_reports = {
-            "other": other_report,
-            "references": cached.references(report, audits=place.audits)[0],
-        }
+        references = cached.references(report, audits=place.audits)[0]
         with file_column:
             _draw_files(
-                say, report, choice=choice, other_reports=other_reports, refusal_key=refusal_key
+                say,
+                report,
+                choice=choice,
+                other_reports={"other": other_report, "references": references},
+                refusal_key=refusal_key,
             )
 
     def draw_preview() -> None:
@@ -207,13 +209,13 @@ def draw_hand_over(
             draw_remark(say, refusal_key)
             return
         with st.container(border=True, key="report_preview"):
-            html = report_html(report, choice=choice, **other_reports)
+            html = report_html(report, choice=choice, other=other_report, references=references)
             st.iframe(html, height=PREVIEW_HEIGHT, alt=say.text("report_preview_alt"))
 
     return draw_preview
 
 
-def _draw_names(say: Words, digest: str) -> tuple[str, str]:
+def _draw_names(say: Words, digest: str) -> tuple[NameForm, str]:
     """Draw the choice of how names are written: full names need a role, a reveal and a consent.
 
     Returns the form of the names, and the key of the sentence that refuses it, or "".
@@ -327,8 +329,9 @@ def _detail_text(say: Words, name: str, detail: int | str) -> str:
         "role": f"decision_role_{detail}",
         "n_signatures": "log_signatures",
     }
-    if name == "language" and detail in LANGUAGES:
-        return LANGUAGES[str(detail)]
+    titles: Mapping[str, str] = dict(LANGUAGES.items())
+    if name == "language" and detail in titles:
+        return titles[str(detail)]
     for key in (keys.get(name, ""), f"report_{detail}", f"decision_{detail}"):
         if key in say.sentences and (name in keys or name == "what"):
             return say.text(key, n=detail)

@@ -10,13 +10,14 @@ import streamlit as st
 from audit.names.candidates import ControlSource
 from audit.rejudge import JudgeTask
 from audit.report.report import AuditReport, KeptAudit, find_possible_siblings
+from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may_or_explain
 from pages.ui.blocks import format_moment
 from pages.ui.form import draw_button
 from pages.ui.running import FollowedJobs
 from pages.ui.section import draw_remark, show_refusals
-from pages.ui.state import Words, go_to
+from pages.ui.state import go_to
 
 JOBS = FollowedJobs("judge", "judge", lambda _, digest: go_to("verdict", audit=digest))
 
@@ -76,7 +77,8 @@ def draw_judge_again(say: Words, report: AuditReport) -> None:
         draw_remark(say, "audit_sibling_none")
     if draw_button(say, "judge_again_go", name=f"judge_{code}", kind="primary"):
         with show_refusals(say, key="jobs_refused"):
-            task = JudgeTask(audit=report.digest, control_source=source, sibling=sibling)
-            JOBS.start(task.question())
+            # Without a source, the task refuses with what is missing.
+            stated: dict[str, Any] = {"control_source": source}
+            JOBS.start(JudgeTask(audit=report.digest, sibling=sibling, **stated).question())
             st.rerun()
     JOBS.draw(say)

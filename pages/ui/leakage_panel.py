@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from audit.deid.find.taggers import DEFAULT, RULES
@@ -22,12 +24,12 @@ from audit.experiment.leakage import (
 from audit.words import Words
 from pages.ui import blocks, cached, charts
 from pages.ui.access import may_or_explain
-from pages.ui.blocks import Cell, estimate_cell, format_percent
+from pages.ui.blocks import estimate_cell, format_percent
 from pages.ui.charts import Axis, Series, point_series
 from pages.ui.display_names import tagger_name
 from pages.ui.form import choose, draw_button
 from pages.ui.running import FollowedJobs
-from pages.ui.section import draw_figure, draw_heading, draw_remark, draw_table
+from pages.ui.section import Content, draw_figure, draw_heading, draw_remark, draw_table
 from pages.ui.state import write_parameter
 
 Leaks = list[tuple[ArmRow, LeakRow]]
@@ -112,19 +114,18 @@ def _draw_experiment(say: Words, experiment: KeptLeakage) -> None:
     st.html(blocks.heading(say.text("deid_leakage_limits")) + blocks.bullet_list(limits))
 
 
-def _measures(leaks: Leaks) -> dict[str, list[str | Cell]]:
-    leak_fields = {"auc": "auc", "tpr": "tpr_at_10", "minus": "minus_perfect"}
+def _measures(leaks: Leaks) -> dict[str, Sequence[Content]]:
     return {
-        f"deid_leakage_{name}": [estimate_cell(getattr(leak, field), digits=2) for _, leak in leaks]
-        for name, field in leak_fields.items()
-    } | {
+        "deid_leakage_auc": [estimate_cell(leak.auc, digits=2) for _, leak in leaks],
+        "deid_leakage_tpr": [estimate_cell(leak.tpr_at_10, digits=2) for _, leak in leaks],
+        "deid_leakage_minus": [estimate_cell(leak.minus_perfect, digits=2) for _, leak in leaks],
         "deid_leakage_flagged": [
             f"{leak.flagged.n_hits} / {leak.flagged.n_total}" for _, leak in leaks
-        ]
+        ],
     }
 
 
-def leakage_chart(say: Words, leaks: Leaks) -> charts.go.Figure:
+def leakage_chart(say: Words, leaks: Leaks) -> go.Figure:
     """Return a chart with a point for each arm; raw and perfect notes are lines.
 
     The shares have a logarithmic axis with zero at its left end.

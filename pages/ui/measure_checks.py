@@ -26,7 +26,15 @@ from pages.ui.charts import Axis, Series, plot, point_series, spread_dots
 from pages.ui.display_names import state_name
 from pages.ui.form import choose
 from pages.ui.place import find_place
-from pages.ui.section import Table, draw_figure, draw_frame, draw_heading, draw_remark, draw_table
+from pages.ui.section import (
+    Columns,
+    Table,
+    draw_figure,
+    draw_frame,
+    draw_heading,
+    draw_remark,
+    draw_table,
+)
 
 
 def draw(say: Words, report: AuditReport) -> None:
@@ -100,9 +108,9 @@ def _curve(say: Words, report: AuditReport) -> str:
         chance = say.text("measures_chance")
         series.append(Series(chance, ns, [0.5] * len(ns), dash="longdash", hover=""))
     title = say.text(f"measures_curve_x_{report.scenario.number}")
-    x = Axis(title, is_log=True, ticks={n: f"{n:,}" for n in ns})
+    x = Axis(title, is_log=True, ticks={float(n): f"{n:,}" for n in ns})
     chart = plot(series[::-1], x=x, y=Axis(names[measure], range=(0, 1.03)))
-    table = {title: ns, **{label: list(map(decimal, y)) for label, y in lines.items()}}
+    table: Columns = {title: ns, **{label: list(map(decimal, y)) for label, y in lines.items()}}
     key = "measures_curve" if is_auc else "measures_curve_rules"
     draw_figure(say, key, chart, table=table, audit=report.digest, measure=names[measure])
     return ""
@@ -185,8 +193,10 @@ def _canaries(say: Words, report: AuditReport) -> str:
     if not view.scores:
         return ""
     fixed = next(iter(view.by_score.values()))
-    columns = ("n", "bits", "share", "twins", "twins_p", "general_bits", "by_general")
-    columns = [f"measures_canaries_{column}" for column in columns]
+    columns = [
+        f"measures_canaries_{column}"
+        for column in ("n", "bits", "share", "twins", "twins_p", "general_bits", "by_general")
+    ]
     rows = [
         [
             say.text("measures_canaries_all") if group.n_mentions is None else group.n_mentions,
@@ -247,12 +257,14 @@ def _exposure_chart(say: Words, view: Exposure) -> object:
     for key, exposure, shift, symbol in means:
         if exposure is None:
             continue
-        places, bits = (
-            [place + shift for place in range(n)],
-            [group.bits for group in exposure.groups],
+        places = [place + shift for place in range(n)]
+        mean_bits = [group.bits for group in exposure.groups]
+        is_attack = exposure is fixed
+        series.append(
+            point_series(
+                name[key], places, mean_bits, is_attack=is_attack, symbol=symbol, hover=hover
+            )
         )
-        looks = {"is_attack": exposure is fixed, "symbol": symbol, "hover": hover}
-        series.append(point_series(name[key], places, bits, **looks))
     ticks = {float(place): str(group.n_mentions) for place, group in enumerate(fixed.groups)}
     x_axis = Axis(name["x"], range=ends, ticks=ticks, has_grid=False)
     y_axis = Axis(name["bits"], range=(-0.4, fixed.max_bits * 1.12 + 0.2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import streamlit as st
 
@@ -10,12 +11,14 @@ from audit.attack.measure_types import GENERAL_ALONE, POPULARITY
 from audit.report import threshold as thresholds
 from audit.report.report import AuditReport
 from audit.report.threshold import LOW_FPRS, USEFUL, RankedNames, Reached, RocView
+from audit.stats import Estimate
 from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.blocks import estimate_cell, format_percent, format_percent_interval
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.form import choose
 from pages.ui.section import (
+    Columns,
     Table,
     draw_absence,
     draw_figure,
@@ -123,7 +126,9 @@ def _threshold(say: Words, names: RankedNames, *, owner: str) -> float:
 def _draw_counts(say: Words, digest: str, *, view: Reached, stratum: str) -> None:
     """Draw the four counts at a threshold or, without truth, the number flagged."""
     counts, flagged = view.counts, view.flagged
-    lines = {"unknown": (flagged.n_hits, flagged.n_total - flagged.n_hits, flagged)}
+    lines: dict[str, tuple[int, int, Estimate]] = {
+        "unknown": (flagged.n_hits, flagged.n_total - flagged.n_hits, flagged.interval())
+    }
     if counts is not None:
         lines = {
             "member": (counts.tp, counts.fn, counts.recall),
@@ -145,7 +150,10 @@ def _draw_rates(say: Words, digest: str, *, view: Reached) -> None:
         say.text("column_accuracy"): view.counts.accuracy,
         say.text("measures_ppv", share=f"{100 * view.prevalence:g} %"): view.ppv,
     }
-    table = {"rate": list(rates), "share_interval": list(map(estimate_cell, rates.values()))}
+    table: Columns = {
+        "rate": list(rates),
+        "share_interval": list(map(estimate_cell, rates.values())),
+    }
     draw_table(say, "measures_rates", table, audit=digest)
 
 
@@ -208,17 +216,17 @@ def _roc_chart(say: Words, curves: dict[str, RocView], *, view: Reached, is_log:
         x, y, low, high = (
             (100 * axis).tolist() for axis in (curve.fpr, curve.tpr, curve.low, curve.high)
         )
-        band = {"low": low, "high": high, "is_attack": True} if curve is visible_curves[0] else {}
         name = say.text(f"measures_score_{curve.score}")
-        series.append(Series(name, x, y, "step", hover="%{x:.1f} % → %{y:.1f} %", **band))
+        line = Series(name, x, y, "step", hover="%{x:.1f} % → %{y:.1f} %")
+        if curve is visible_curves[0]:
+            line = replace(line, low=low, high=high, is_attack=True)
+        series.append(line)
     point = (view.counts.false_positive_rate.value, view.counts.recall.value)
     if not math.isnan(sum(point)):
         x, y = ([100 * max(rate, low)] for rate, low in zip(point, floor, strict=True))
-        looks = {
-            "symbol": "diamond",
-            "hover": f"{format_percent(point[0])} → {format_percent(point[1])}",
-        }
-        series.append(Series(say.text("measures_roc_at"), x, y, "points", is_attack=True, **looks))
+        hover = f"{format_percent(point[0])} → {format_percent(point[1])}"
+        name = say.text("measures_roc_at")
+        series.append(Series(name, x, y, "points", is_attack=True, symbol="diamond", hover=hover))
     ticks = {t: f"{t:g} %" for t in (0.01, 0.1, 1.0, 10.0, 100.0)} if is_log else None
     titles = (say.text("measures_roc_x"), say.text("measures_roc_y"))
     x_axis, y_axis = (Axis(title, is_log=is_log, ticks=ticks, suffix=" %") for title in titles)

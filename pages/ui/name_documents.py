@@ -14,6 +14,7 @@ from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocumen
 from audit.report.name_table import find_row
 from audit.report.report import AuditReport
 from audit.tables import write_table
+from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import format_name, format_passage_id, is_revealed, name_form
 from pages.ui.blocks import escape_html, format_percent, format_percent_interval
@@ -27,14 +28,16 @@ from pages.ui.note_text import (
     passage_list,
 )
 from pages.ui.section import (
+    Column,
     attempt,
     draw_absence,
     draw_file_button,
     draw_heading,
     draw_remark,
     draw_table,
+    make_table,
 )
-from pages.ui.state import Words, write_parameter
+from pages.ui.state import write_parameter
 
 _WRITTEN = ("first", "last", "first_last", "last_first", "listed")
 
@@ -72,7 +75,9 @@ def draw(say: Words, report: AuditReport) -> None:
 
 def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
     """Draw how many documents of each model hold listed names, and how many names of people."""
-    columns = {"holds": [say.text(f"documents_holds_{group}") for group in documents.GROUPS]}
+    columns: dict[Column, list[str]] = {
+        "holds": [say.text(f"documents_holds_{group}") for group in documents.GROUPS]
+    }
     for model in view.models:
         shares = [model.share(group) for group in documents.GROUPS]
         role = f"column_{model.role}"
@@ -83,7 +88,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
             f"{format_percent(share.value)} ({format_percent_interval(share.interval())})"
             for share in shares
         ]
-    draw_table(say, "documents_counts", columns, audit=report.digest)
+    draw_table(say, "documents_counts", make_table(columns), audit=report.digest)
     counts = {role: getattr(report.details, role).name_counts for role in reversed(MODEL_ROLES)}
     if None in counts.values():
         return
@@ -92,7 +97,7 @@ def draw_counts(say: Words, report: AuditReport, view: DocumentView) -> None:
         columns = {"names": [say.text(f"documents_written_{form}") for form in _WRITTEN]}
         for role, name_counts in counts.items():
             columns[f"column_{role}"] = [getattr(name_counts, form) for form in _WRITTEN]
-        draw_table(say, "documents_written", columns, audit=report.digest)
+        draw_table(say, "documents_written", make_table(columns), audit=report.digest)
 
 
 def draw_wish(say: Words, table: pd.DataFrame, view: DocumentView) -> DocumentWish:

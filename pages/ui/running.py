@@ -9,7 +9,8 @@ import streamlit as st
 
 from audit.errors import AuditError, render_message
 from audit.jobs import service
-from audit.jobs.table import COMMAND, FINISHING, Job
+from audit.jobs.table import COMMAND, Job
+from audit.progress import FINISHING
 from audit.task import SHORT, Question
 from audit.words import Words
 from pages.ui.access import identify_person, log_action, may
@@ -83,7 +84,15 @@ def change_job(say: Words, make: Callable[[], Job], *, action: str) -> None:
 
 
 def _log_job(job: Job, action: str, *, audit: str = "", **counts: int) -> Job:
-    log_action(action, audit=audit, job=job.job_id, kind=job.kind, device=job.device, **counts)
+    log_action(
+        action,
+        audit=audit,
+        is_once=False,
+        job=job.job_id,
+        kind=job.kind,
+        device=job.device,
+        **counts,
+    )
     return job
 
 

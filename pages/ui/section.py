@@ -27,7 +27,9 @@ T = TypeVar("T")
 _MIME = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 
-Columns = Mapping[str | tuple[str, str], Sequence[str | int | Cell]]
+Content = str | int | Cell
+Column = str | tuple[str, str]
+Columns = Mapping[str, Sequence[Content]]
 """Column -> its cells. A column's heading is the sentence `KEY_COLUMN`, `column_COLUMN` or COLUMN;
 a column without a sentence is shown as it is. (group, column) stands under the group's heading."""
 
@@ -39,9 +41,17 @@ class Table:
     In the first `n_merged` columns, equal cells below each other are merged.
     """
 
-    header: Sequence[str | tuple[str, str]]
-    rows: Sequence[Sequence[str | int | Cell]]
+    header: Sequence[Column]
+    rows: Sequence[Sequence[Content]]
     n_merged: int = 0
+
+
+ColumnName = TypeVar("ColumnName", bound=Column)
+
+
+def make_table(columns: Mapping[ColumnName, Sequence[Content]]) -> Table:
+    """Return the table of columns of one length, some of which may stand under a group."""
+    return Table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
 def _column_heading(say: Words, key: str, column: str) -> str:
@@ -152,9 +162,12 @@ def draw_table(
     """
     caption = caption or say.text(f"{key}_caption", **values)
     if isinstance(table, Mapping):
-        table = Table(list(table), list(zip(*table.values(), strict=True)))
+        table = make_table(table)
     columns = [heading if isinstance(heading, tuple) else ("", heading) for heading in table.header]
-    header = [tuple(_column_heading(say, key, part) for part in column) for column in columns]
+    header = [
+        (_column_heading(say, key, group), _column_heading(say, key, column))
+        for group, column in columns
+    ]
     rows = [[_make_cell(cell) for cell in row] for row in table.rows]
     st.html(blocks.table(header, rows, caption=caption, n_merged=table.n_merged))
     titles = [f"{group}: {text}" if group else text for group, text in header]
@@ -167,7 +180,7 @@ def draw_table(
     )
 
 
-def _make_cell(content: str | int | Cell) -> Cell:
+def _make_cell(content: Content) -> Cell:
     return (
         content
         if isinstance(content, Cell)
@@ -207,7 +220,7 @@ def draw_file_button(
     default `KEY_FORM`; `file_name` is by default made of `file_kind` and the audit's digest.
     """
     file_kind = file_kind or key.replace("_", "-")
-    counts = {"names": "masked"} | counts
+    counts = {"names": "masked", **counts}
     st.download_button(
         say.text(label),
         data=logged_export(make, audit=audit, what=file_kind, format=form, **counts),

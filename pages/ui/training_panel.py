@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
+import plotly.graph_objects as go
 import streamlit as st
 
 from audit.corpus.corpora import CORPORA, KeptCorpus
@@ -21,6 +23,7 @@ from audit.training.trainings import (
     PRESETS,
     NotesLoad,
     PretrainTask,
+    TextSource,
     TrainedModel,
     TrainingPlan,
     choose_preset,
@@ -51,7 +54,6 @@ from pages.ui.section import (
 )
 from pages.ui.state import draw_link, go_to, write_parameter
 
-SOURCES = ("private", "public", "other_names")
 LENGTH = ("n_epochs", "n_steps")
 REST = (
     "n_tokens",
@@ -221,7 +223,7 @@ def _loss(nats: float | None) -> str:
     return decimal(math.nan if nats is None else nats)
 
 
-def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
+def loss_chart(say: Words, curve: LossCurve) -> go.Figure:
     """Return a chart of losses by step, with epochs under the steps."""
     hover, end = "%{x:,} · %{y:.3f}", max(1, curve.n_steps)
     series = [
@@ -243,7 +245,9 @@ def loss_chart(say: Words, curve: LossCurve) -> charts.go.Figure:
         name, level = say.text("train_curve_unigram"), [curve.unigram] * 2
         series.append(Series(name, [0, end], level, dash="dash", hover="%{y:.3f}"))
     steps = {round(end * share) for share in (0, 0.25, 0.5, 0.75, 1)}
-    ticks = {step: f"{step:,}\n{_epochs(curve.epochs(step))}" for step in sorted(steps)}
+    ticks: dict[float, str] = {
+        step: f"{step:,}\n{_epochs(curve.epochs(step))}" for step in sorted(steps)
+    }
     return charts.plot(
         series,
         x=Axis(
@@ -274,7 +278,7 @@ def _draw_ways_on(say: Words, model: TrainedModel) -> None:
         if corpus is None:  # a list of other notes would not fit
             go_to("audit", names="", passages="", **models)
         else:
-            to_audit(say, corpus, **models)
+            to_audit(say, corpus, models=models)
 
 
 def _draw_sibling(say: Words, model: TrainedModel) -> None:
@@ -403,7 +407,7 @@ def draw_new(say: Words) -> None:
 
 def _ask_subject(
     say: Words, corpora: dict[str, KeptCorpus]
-) -> tuple[RegisteredModel | None, KeptCorpus | None, str]:
+) -> tuple[RegisteredModel | None, KeptCorpus | None, TextSource]:
     names = display_names.model_names(say, cached.models())
     demo = [code for code in names if code.startswith(DEMO_PREFIX)]
     own_codes = [
@@ -413,7 +417,9 @@ def _ask_subject(
     titles = {code: display_names.corpus_name(say, corpus) for code, corpus in corpora.items()}
     corpus = pick(say, "train_corpus", titles, default=next(iter(corpora)))
     source = choose(
-        say, "train_source", {code: say.text(f"called_source_{code}") for code in SOURCES}
+        say,
+        "train_source",
+        {code: say.text(f"called_source_{code}") for code in get_args(TextSource)},
     )
     return find_model(parent, models=cached.models()), corpora.get(corpus), source
 

@@ -86,4 +86,8 @@ def write(name: str, content: str | bytes) -> Callable[[Path], object]:
 
 
 def remove(*names: str) -> Callable[[Path], object]:
-    return lambda folder: [(folder / name).unlink() for name in names]
+    def remove_files(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return remove_files

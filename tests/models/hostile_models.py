@@ -53,7 +53,7 @@ def _japanese(**changes: object) -> Spoil:
 def fast(**changes: object) -> Spoil:
     def spoil(folder: Path) -> None:
         words = (folder / "vocab.txt").read_text("utf-8").split()
-        state = {
+        state: dict[str, Any] = {
             "added_tokens": [],
             "normalizer": None,
             "pre_tokenizer": {"type": "BertPreTokenizer"},

@@ -48,7 +48,7 @@ def pieces(*, words: Sequence[str] = (), with_capitals: bool = True) -> list[tup
     """Return pieces with scores: words, letters and signs, with and without a space before."""
     letters = "abcdefghijklmnopqrstuvwxyzäéöü"
     letters += letters.upper() if with_capitals else ""
-    listed = (*_WORDS.split(), *words)
+    listed = [*_WORDS.split(), *words]
     listed = listed if with_capitals else [word.lower() for word in listed]
     scores = {f"▁{word}": -5.0 - 0.01 * i for i, word in enumerate(dict.fromkeys(listed))}
     scores |= {word: -6.0 - 0.01 * i for i, word in enumerate(_JAPANESE.split())}
@@ -141,7 +141,7 @@ def unigram_state(
     vocabulary: Sequence[tuple[str, float]], *, unk_id: int = 3, **changes: Any
 ) -> dict[str, Any]:
     """Return the content of a tokenizer.json as XLM-RoBERTa has it."""
-    state = {
+    state: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,

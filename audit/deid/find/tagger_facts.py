@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from audit.deid.find.network.decode import TagScheme
 from audit.deid.find.tagger import TaggerFile, unreadable
 from audit.shelf import fingerprint
+from audit.words import Language
 
 MAX_LABELS = 127
 """Tags are numbered in a byte."""
@@ -64,8 +65,7 @@ def file_digests(path: Path) -> dict[str, str]:
 
 GROWTH = 2.0
 """The most tokens of an answer for each token of its note."""
-Language = Literal["ja", "en"]
-LANGUAGES = get_args(Language)
+LANGUAGES: tuple[Language, ...] = ("ja", "en")
 
 
 class GenerativeFacts(TaggerFile):

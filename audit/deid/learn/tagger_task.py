@@ -10,13 +10,14 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from audit.deid.find.causal_model import check_directory, model_files
-from audit.deid.find.tagger_facts import Language, TaggerFacts, file_digests
+from audit.deid.find.tagger_facts import TaggerFacts, file_digests
 from audit.deid.find.taggers import TRAINED, network_folder, tagger_dir
 from audit.errors import AuditError
 from audit.home import make_salted_code
 from audit.shelf import JSON
 from audit.task import Contact, Device, Question, Record, Task, queue_of, read_file_states
 from audit.training.config import LoopSettings, LossPoint, Rate, Rows, ScheduledSettings, Share
+from audit.words import Language
 
 WHERE = "tagger settings"
 _FULL_RATE, _LORA_RATE = 2e-5, 2e-4

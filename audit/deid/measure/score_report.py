@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from pydantic import Field
@@ -398,10 +398,15 @@ def score_summary(
     )
 
 
-GIVEN, FILE, EXAMPLE = "given", "file", "example"
-TAGGER, TAGGED, OUTPUTS = "tagger", "tagged", "outputs"
-GOLD_KINDS = (EXAMPLE, GIVEN, FILE)
-PREDICTED_KINDS = (TAGGER, TAGGED, GIVEN, OUTPUTS)
+SourceKind = Literal["given", "file", "example", "tagger", "tagged", "outputs"]
+GIVEN: Final = "given"
+FILE: Final = "file"
+EXAMPLE: Final = "example"
+TAGGER: Final = "tagger"
+TAGGED: Final = "tagged"
+OUTPUTS: Final = "outputs"
+GOLD_KINDS: tuple[SourceKind, ...] = (EXAMPLE, GIVEN, FILE)
+PREDICTED_KINDS: tuple[SourceKind, ...] = (TAGGER, TAGGED, GIVEN, OUTPUTS)
 
 
 class Source(Record):
@@ -413,7 +418,7 @@ class Source(Record):
     tagger or set, or the language of the example.
     """
 
-    kind: Literal["given", "file", "example", "tagger", "tagged", "outputs"]
+    kind: SourceKind
     ref: str = Field(min_length=1)
 
 
