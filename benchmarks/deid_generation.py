@@ -67,7 +67,7 @@ def random_model(size: str, *, n_vocabulary: int, n_context: int) -> CausalModel
         model = transformers.LlamaForCausalLM(config).eval()
     torch.set_default_dtype(torch.float32)
     model.generation_config = transformers.GenerationConfig(do_sample=False, num_beams=1)
-    tokenizer = SimpleNamespace(pad_token_id=0, eos_token_id=2)
+    tokenizer: Any = SimpleNamespace(pad_token_id=0, eos_token_id=2)
     return CausalModel(
         model, tokenizer, Path(size), "", n_context, device, precision, torch.float32
     )
@@ -116,7 +116,7 @@ def tuning(loaded: CausalModel, *, n_rows: int, n_note: int, n_vocabulary: int, 
     settings = TuningSettings(
         batch=n_rows, micro_batch=1, lora=lora, gradient_checkpointing=n_note > 4000
     )
-    model = loaded.model.float() if lora is None else add_adapter(loaded.model, lora, seed=0)
+    model: Any = loaded.model.float() if lora is None else add_adapter(loaded.model, lora, seed=0)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     rng = np.random.default_rng(0)

@@ -415,5 +415,5 @@ def split_texts(folder: Path) -> float:
     for text in TEXTS:
         ids = built(text, add_special_tokens=False)["input_ids"]
         built.convert_tokens_to_ids(built.tokenize(text))
-        built.decode(ids[:2_000], clean_up_tokenization_spaces=False)
+        built.decode(ids[:2_000], skip_special_tokens=False, clean_up_tokenization_spaces=False)
     return time.process_time() - start

@@ -132,7 +132,7 @@ def recover() -> None:
 
 
 @contextmanager
-def look_after_jobs(*, daily: Callable[[], None] = lambda: None) -> Iterator[None]:
+def look_after_jobs(*, daily: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Recover jobs repeatedly in a thread that runs as long as the block.
 
     `daily` is called at the beginning and once a day.

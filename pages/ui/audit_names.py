@@ -25,7 +25,7 @@ from audit.names.spelling import TWINS
 from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
-from audit.tables import UNDEFINED, RowNote, decimal
+from audit.tables import UNDEFINED, Cells, RowNote, decimal
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import format_name, is_revealed, log_upload, may
@@ -386,7 +386,7 @@ def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
         person_key = "audit_one_unknown" if is_member is None else "audit_one_member"
         return say.text(f"kind_{control}" if is_member is False else person_key)
 
-    columns: dict[str, list[object]] = {
+    columns: dict[str, Cells] = {
         "audit_notes_row": list(names.row),
         "name": list(map(format_name, names.first, names.last)),
         "kind": list(map(kind, names.is_member, names.control_kind)),

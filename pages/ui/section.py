@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from audit.errors import AuditError
-from audit.tables import write_table
+from audit.tables import Cells, write_table
 from audit.words import Words
 from pages.ui import blocks
 from pages.ui.access import logged_export, may, may_export, name_form
@@ -189,7 +189,7 @@ def _make_cell(content: Content) -> Cell:
 
 
 def draw_csv_button(
-    say: Words, key: str, header: Sequence[str], rows: Iterable[Sequence[object]], **options: Any
+    say: Words, key: str, header: Sequence[str], rows: Iterable[Cells], **options: Any
 ) -> None:
     """Draw a button for rows as CSV, guarded against formulas; options of `draw_file_button`."""
     row_list = list(rows)
@@ -238,7 +238,7 @@ def draw_file_button(
 def draw_frame(
     say: Words,
     key: str,
-    columns: Mapping[str, Sequence[object]],
+    columns: Mapping[str, Cells],
     *,
     audit: str,
     **counts: int | str,

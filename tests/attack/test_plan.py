@@ -14,6 +14,7 @@ from audit.attack.plan import EVIDENCE, list_control_needs, make_plan
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scenarios import add_references
 from audit.cli.command_line import parse_words
+from audit.cli.commands import Command
 from audit.home import HOME_VARIABLE
 from audit.models.load import load_pair
 from audit.names.candidates import OF_HOSPITAL, ControlSource, make_candidates
@@ -102,7 +103,10 @@ def test_chain_takes_no_more_rows_than_its_budget_in_the_plan_as_in_the_run(
 def settings_of(command: str) -> dict[str, object]:
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "audit"]
-    return parse_words(words[3:])[1]
+    run, options = parse_words(words[3:])
+    assert isinstance(run, Command)
+    arguments = run.collect_arguments(options)
+    return arguments | arguments["generation"] | arguments["posterior"]
 
 
 @pytest.mark.parametrize(
