@@ -16,7 +16,7 @@ LONG_FUNCTIONS = {
     "audit/experiment/leakage.py": {"leakage_markdown": 75},
     "audit/run.py": {"_collect_notes": 71},
     "pages/ui/audit_names.py": {"make_list": 66},
-    "pages/ui/charts.py": {"_draw_series": 76},
+    "pages/ui/charts.py": {"_draw_series": 68},
     "pages/ui/deid_measures.py": {"draw_headline": 76},
 }
 """Functions that the formatter's layout made longer, with their lines. The list may only shrink."""
