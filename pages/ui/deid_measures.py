@@ -148,16 +148,14 @@ def draw_headline(say: Words, view: Score) -> None:
 
     def make_card(state: str, side: str, rate: Rate, interval: Estimate, *, footer: str) -> Verdict:
         counts = {"n": rate.n_hits, "total": rate.n_total, **facts}
-        count_texts = {name: f"{n:,}" for name, n in counts.items()}
-        shares = {
-            "share": format_percent(rate.value),
-            "interval": format_percent_interval(interval),
-        }
-        parts = (f"{side}_eyebrow", f"{side}_{unit}", f"{side}_sentence")
-        eyebrow, figure, sentence = (
-            say.text(f"deid_measures_{part}", **count_texts, **shares) for part in parts
+        texts = {name: f"{n:,}" for name, n in counts.items()}
+        texts["share"] = format_percent(rate.value)
+        texts["interval"] = format_percent_interval(interval)
+        eyebrow, heading, sentence = (
+            say.text(f"deid_measures_{side}_{part}", **texts)
+            for part in ("eyebrow", unit, "sentence")
         )
-        return Verdict(state, eyebrow, figure, sentence, footer)
+        return Verdict(state, eyebrow, heading, sentence, footer)
 
     readable, missed = headline.readable, headline.missed
     st.html(
