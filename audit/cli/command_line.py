@@ -107,7 +107,8 @@ def make_app() -> App:
     """Return the parser of all commands."""
     app = App(
         name=PROGRAM,
-        help="May this language model leave the building?",
+        help="May this language model leave the building? `python -m streamlit run app.py` starts "
+        "the app; the commands do the same work without it.",
         help_flags=["--help", "-h"],
         version_flags=[],
         help_format="plaintext",
