@@ -36,8 +36,7 @@ from audit.deid.sets.tagged_sets import tag_text
 from audit.errors import AuditError
 from audit.foreign import locate_errors, read_file_bytes
 from audit.home import results_dir, stay_offline
-from audit.jobs import service
-from audit.jobs.foreground import answer_here
+from audit.jobs.foreground import answer_task
 from audit.models.registry import resolve_model_path
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.files import read_names
@@ -50,7 +49,7 @@ from audit.report.export import write_report
 from audit.report.report import AuditReport as Report
 from audit.run import AuditTask
 from audit.stats import Estimate
-from audit.task import Device, Task
+from audit.task import Device
 from cache.store import Store
 
 __all__ = [
@@ -152,7 +151,7 @@ def audit_pair(
         dtype=dtype,
         device=device,
     )
-    (digest,) = _answer(AuditTask(request=request), progress=progress)
+    (digest,) = answer_task(AuditTask(request=request), progress=progress)
     with Store(results_dir()) as store:
         return audit_store.read_report(digest, store=store)
 
@@ -361,7 +360,7 @@ def measure(
         seed=seed,
         title=title,
     )
-    (score_id,) = _answer(task)
+    (score_id,) = answer_task(task)
     rows = {
         (criterion, label): _flatten(line)
         for criterion, measured in SCORES.get(score_id).summary.criteria.items()
@@ -443,17 +442,8 @@ def build_corpus(
     )
     if task.out:
         access_log.record("exported", what="corpus", names="full")
-    (corpus_id,) = _answer(task, progress=progress)
+    (corpus_id,) = answer_task(task, progress=progress)
     return CORPORA.read_folder(task.out) if task.out else CORPORA.get(corpus_id)
-
-
-def _answer(task: Task, *, progress: ProgressListener = lambda _: None) -> tuple[str, ...]:
-    """Return kept results, or do the work here as a job that waits for its turn."""
-    service.recover()
-    question = task.question()
-    return task.read_answer(question) or answer_here(
-        question, progress=progress, say=lambda _: None
-    )
 
 
 def _read_table(table: Table, *, subject: str) -> bytes:

@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from audit.foreign import locate_errors, read_file_bytes
-from audit.jobs import service
-from audit.jobs.foreground import answer_here
+from audit.jobs import foreground
 from audit.names.candidates import Candidates
 from audit.names.files import NamesFile, read_names
 from audit.names.letter_case import report_letter_case
@@ -19,16 +18,8 @@ from audit.task import MAX_SEED, Device, Task
 
 
 def answer_task(task: Task) -> tuple[str, ...]:
-    """Return the results of a task: stored ones at once, otherwise after doing the work here.
-
-    The work is registered as a job, which pages and other commands see, and waits for its turn.
-    """
-    service.recover()
-    question = task.question()
-    if answer := task.read_answer(question):
-        say("Answered before; nothing is computed.")
-        return answer
-    return answer_here(question, progress=progress_line(), say=say)
+    """Return the results of a task; progress and sentences go to stderr."""
+    return foreground.answer_task(task, progress=progress_line(), say=say)
 
 
 def read_bytes(path: Path, *, where: str) -> bytes:

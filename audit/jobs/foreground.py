@@ -12,11 +12,30 @@ from audit.jobs.service import open_task, recover, settle
 from audit.jobs.table import COMMAND, Job, table_contact
 from audit.progress import Progress, ProgressListener
 from audit.shelf import Lock, new_identifier
-from audit.task import Question
+from audit.task import Question, Task
 
 POLL_SECONDS = 0.1
 _RECOVER_SECONDS = 2.0
 Say = Callable[[str], None]
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+def answer_task(
+    task: Task, *, progress: ProgressListener = _ignore, say: Say = _ignore
+) -> tuple[str, ...]:
+    """Return the results of a task: stored ones at once, otherwise after doing the work here.
+
+    The work is registered as a job, which pages and other commands see, and waits for its turn.
+    """
+    recover()
+    question = task.question()
+    if answer := task.read_answer(question):
+        say("Answered before; nothing is computed.")
+        return answer
+    return answer_here(question, progress=progress, say=say)
 
 
 def answer_here(question: Question, *, progress: ProgressListener, say: Say) -> tuple[str, ...]:
