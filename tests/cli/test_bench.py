@@ -157,11 +157,9 @@ def test_time_is_told_by_who_spent_it():
         while time.process_time() - began < 0.1:
             fold_name("Émilie de la Tour")
     time_shares = shares(spent)
-    forward_share, text_share = (
-        time_shares["parts"][part] for part in ("forward", "audit/text.py")
-    )
+    forward_share, text_share = (time_shares.parts[part] for part in ("forward", "audit/text.py"))
     assert forward_share > text_share > 0
-    assert sum(time_shares["parts"].values()) == pytest.approx(1, abs=1e-3)
+    assert sum(time_shares.parts.values()) == pytest.approx(1, abs=1e-3)
 
 
 def test_growth_is_fitted_and_drawn():

@@ -11,13 +11,13 @@ import pytest
 
 from audit.corpus.examine import PatternTally, find_patterns
 from audit.corpus.truth import NoteTruth, Place
-from audit.demo import DemoTask, remember, report_summary
+from audit.demo import DemoTask, report_summary
 from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import compute_model_digest
 from audit.models.load import load_pair
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
-from audit.report.audit_store import read_demo_digests
+from audit.report.audit_store import keep_demo_digests, read_demo_digests
 from audit.report.report import kept_audit
 from audit.run import run_audit
 from audit.text import fold_name
@@ -115,7 +115,7 @@ def test_the_shipped_japanese_demo_is_audited_with_names_of_several_pieces(tmp_p
     with Store(tmp_path) as store:
         report = run_audit(request, store=store)
         assert read_demo_digests(store) == {}
-        remember({"masked_lm ja": report}, store=store)
+        keep_demo_digests({"masked_lm ja": report.digest}, store=store)
         assert read_demo_digests(store) == {"masked_lm ja": report.digest}
     assert max(report.names["n_pieces"]) > 2
     assert report.verdict.state == "leak_found"

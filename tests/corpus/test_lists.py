@@ -36,7 +36,6 @@ from audit.corpus.truth import (
     NoteTruth,
     Place,
     count_listed_notes,
-    json_page,
     listed_bytes,
     listed_file,
     read_listed,
@@ -51,7 +50,7 @@ from audit.names.pools import us_pool
 from audit.notes.mentions import examine_ages, find_mentions
 from audit.notes.passages import read_passages
 from audit.notes.read import Note
-from audit.shelf import new_identifier
+from audit.shelf import json_page, new_identifier
 from cache.store import Store
 from tests.corpus.make_notes import dummy_notes, made
 

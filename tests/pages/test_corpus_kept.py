@@ -12,9 +12,10 @@ from streamlit.testing.v1 import AppTest
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.corpus.examine import read_examination
 from audit.corpus.make import CorpusTask, make_corpus
-from audit.corpus.truth import CORPUS, EXAMINATION, json_page
+from audit.corpus.truth import CORPUS, EXAMINATION
 from audit.home import results_dir
 from audit.names.lists import load_names, load_passages
+from audit.shelf import json_page
 from benchmarks.example_notes import example_csv
 from cache.store import Store
 from tests.pages.make_trainings import CORPUS_ID

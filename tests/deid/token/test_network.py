@@ -296,7 +296,8 @@ def test_an_encoder_with_a_fast_tokenizer_is_trained_and_loaded_again(
     assert facts.training["encoder"] == "bert" and facts.training["shape"] is None
     tagger = load_token_tagger(folder, device="cpu")
     tags = tag_and_check(tagger, [note.text for note in NOTES.validation])
-    assert measure_pairs(pair_documents(NOTES.validation, tags), beta=2.0) == facts.measured
+    figures = measure_pairs(pair_documents(NOTES.validation, tags), beta=2.0)
+    assert figures.plain() == facts.measured
 
 
 def test_what_is_no_encoder_is_refused(encoder: Path, tmp_path: Path) -> None:
@@ -351,7 +352,7 @@ def test_figures_by_hand() -> None:
     )
     prediction = gold.with_spans([Span(0, 1, "x"), Span(2, 4, "x")])
     f = 5 * (1 / 2) * (1 / 3) / (4 * (1 / 2) + 1 / 3)
-    assert measure_pairs([(gold, prediction)], beta=2.0) == {
+    assert measure_pairs([(gold, prediction)], beta=2.0).plain() == {
         "criterion": "strict",
         "n_gold": 3,
         "n_predicted": 2,
@@ -363,7 +364,7 @@ def test_figures_by_hand() -> None:
         "f": pytest.approx(f),
     }
     nothing = measure_pairs([(gold.with_spans([]), gold.with_spans([]))])
-    assert (nothing["precision"], nothing["recall"], nothing["f"]) == (None, None, 0.0)
+    assert (nothing.precision, nothing.recall, nothing.f) == (None, None, 0.0)
 
 
 def test_settings_are_checked_and_come_back() -> None:
