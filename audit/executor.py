@@ -36,6 +36,20 @@ _FREE = "Start fewer workers, or give each more memory; the same command goes on
 
 
 @contextmanager
+def use_scheduler(address: str) -> Iterator[None]:
+    """Send audits to the scheduler at an address while the block runs; "" changes nothing."""
+    earlier = os.environ.get(SCHEDULER_VARIABLE)
+    if address:
+        os.environ[SCHEDULER_VARIABLE] = address
+    try:
+        yield
+    finally:
+        os.environ.pop(SCHEDULER_VARIABLE, None)
+        if earlier is not None:
+            os.environ[SCHEDULER_VARIABLE] = earlier
+
+
+@contextmanager
 def open_executor(scheduler: str = "", *, n_workers: int = 1) -> Iterator[Executor | None]:
     """Yield an executor for the block, or None if the work is to be done here, one by one.
 

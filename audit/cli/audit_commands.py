@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -35,7 +34,7 @@ from audit.cli.commands import (
 )
 from audit.demo import DemoTask, report_summary, self_test
 from audit.errors import AuditError, Message
-from audit.executor import SCHEDULER_VARIABLE
+from audit.executor import use_scheduler
 from audit.home import (
     DEMO_HOSPITAL,
     results_dir,
@@ -152,8 +151,6 @@ def run(
     device: WhereRun = "auto",
 ) -> Result:
     """Audit a pair of models."""
-    if scheduler:
-        os.environ[SCHEDULER_VARIABLE] = scheduler
     candidates = _state_source(read_name_list(names), control_source, own_controls=own_controls)
     if draw_controls:
         candidates = _draw_controls(candidates, n=draw_controls, hospital=hospital, seed=seed)
@@ -175,7 +172,8 @@ def run(
         with Store(results_dir()) as store:
             shards_order = shards.write_order(request, order, store=store)
         return {"order": str(order), "n_shards": len(shards_order.keys)}
-    return _audit_with_references(request, reference=reference, out=out)
+    with use_scheduler(scheduler):
+        return _audit_with_references(request, reference=reference, out=out)
 
 
 def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:

@@ -20,7 +20,7 @@ import pytest
 
 from audit import run
 from audit.errors import AuditError
-from audit.executor import SCHEDULER_VARIABLE, open_executor
+from audit.executor import SCHEDULER_VARIABLE, open_executor, use_scheduler
 from audit.home import results_dir
 from audit.progress import Progress
 from audit.task import Contact
@@ -193,3 +193,14 @@ def test_with_tls_only_who_has_a_certificate_of_the_authority_is_let_in(tmp_path
         for refused in (address, f"tcp://127.0.0.1:{port}"):
             with pytest.raises(AuditError, match="No scheduler answers"), open_executor(refused):
                 pass
+
+
+def test_a_scheduler_is_used_only_while_its_block_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SCHEDULER_VARIABLE, "tcp://127.0.0.1:1")
+    with use_scheduler("tcp://127.0.0.1:2"):
+        assert os.environ[SCHEDULER_VARIABLE] == "tcp://127.0.0.1:2"
+    assert os.environ[SCHEDULER_VARIABLE] == "tcp://127.0.0.1:1"
+    monkeypatch.delenv(SCHEDULER_VARIABLE)
+    with use_scheduler("tcp://127.0.0.1:2"):
+        pass
+    assert SCHEDULER_VARIABLE not in os.environ
