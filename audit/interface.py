@@ -5,6 +5,28 @@ checkout they are imported from here. Tables are DataFrames, figures are of plot
 in the data directory (`KART_AUDIT_HOME`), where the app and the command line find them. A question
 that was answered before is not computed again. Bad input raises `AuditError`, whose text says what
 is wrong, where, and what to do, and repeats no name and no text of a note.
+
+Examples
+--------
+>>> from audit.home import DEMO_HOSPITAL
+>>> models = DEMO_HOSPITAL / "en" / "models"
+>>> names = pd.read_csv(DEMO_HOSPITAL / "en" / "names.csv", keep_default_na=False, dtype=str)
+>>> audit_pair(
+...     general=models / "general", hospital=models / "hospital-40", names=names, scenario=2
+... )
+Traceback (most recent call last):
+...
+audit.errors.AuditError: passages: Scenario 2 needs the passages of the de-identified notes...
+
+>>> text = "Mr. John Smith was seen on 3 May 2021."
+>>> name, date = Span(4, 14, "identifier"), Span(27, 37, "date")
+>>> gold = [TaggedDocument("1", text, (name, date))]
+>>> table = measure(gold, [TaggedDocument("1", text, (name,))])
+>>> table.loc["strict", "recall"].to_dict()
+{'identifier': 1.0, 'date': 0.0, '': 0.5}
+
+>>> build_corpus(notes=DEMO_HOSPITAL / "notes.csv", title="Ward notes").n_notes
+254
 """
 
 from __future__ import annotations
@@ -117,33 +139,13 @@ def audit_pair(
     Report
         `verdict`, `measures` (rates 0-1 with 95 % intervals) and `table`, a DataFrame of N rows
         with score, standard error, p and q of each name.
-
-    Raises
-    ------
-    AuditError
-        If a model, the list or a setting is refused.
-
-    Examples
-    --------
-    >>> from audit.home import DEMO_HOSPITAL
-    >>> models = DEMO_HOSPITAL / "en" / "models"
-    >>> names = pd.read_csv(DEMO_HOSPITAL / "en" / "names.csv", keep_default_na=False, dtype=str)
-    >>> audit_pair(
-    ...     general=models / "general", hospital=models / "hospital-40", names=names, scenario=2
-    ... )
-    Traceback (most recent call last):
-    ...
-    audit.errors.AuditError: passages: Scenario 2 needs the passages of the de-identified notes...
     """
     stay_offline()
-    candidates = _read_candidates(names)
-    if control_source is not None:
-        candidates = candidates.with_source(control_source)
     request = AuditRequest(
         scenario_number=scenario,
         general=resolve_model_path(str(general), option="general"),
         hospital=resolve_model_path(str(hospital), option="hospital"),
-        candidates=candidates,
+        candidates=_read_candidates(names, source=control_source),
         passages=_read_passages(passages) if scenario == 2 else None,
         generation=generation or GenerationSettings(),
         posterior=posterior or PosteriorSettings(),
@@ -341,15 +343,6 @@ def measure(
     ------
     AuditError
         If notes cannot be read, differ in their texts, or no note is on both sides.
-
-    Examples
-    --------
-    >>> text = "Mr. John Smith was seen on 3 May 2021."
-    >>> name, date = Span(4, 14, "identifier"), Span(27, 37, "date")
-    >>> gold = [TaggedDocument("1", text, (name, date))]
-    >>> table = measure(gold, [TaggedDocument("1", text, (name,))])
-    >>> table.loc["strict", "recall"].to_dict()
-    {'identifier': 1.0, 'date': 0.0, '': 0.5}
     """
     task = ScoreTask(
         gold=_keep_spans(gold, subject=GOLD),
@@ -400,32 +393,17 @@ def build_corpus(
         Plant invented names so many times each; as many twins are left out.
     hold_out
         Share ("10%") or number ("200") of patients who are kept out, as controls of an audit.
-    seed
-        Of all that is drawn.
     columns
         Field -> the column of the notes that holds it, where its name does not say so.
-    sample
-        Draw so many notes at random.
     tokenizer
         General model; names must be single tokens of it, as in the paper (section 3.4).
-    workers
-        Processes that do the work; the corpus is the same.
+    sample, seed, workers
+        Notes to draw at random, seed of every draw, and processes, which change nothing.
 
     Returns
     -------
     KeptCorpus
         Its `path` holds the files; `n_notes` and `n_patients` count notes and people.
-
-    Raises
-    ------
-    AuditError
-        If the notes or the register cannot be read, or `out` is there already.
-
-    Examples
-    --------
-    >>> from audit.home import DEMO_HOSPITAL
-    >>> build_corpus(notes=DEMO_HOSPITAL / "notes.csv", title="Ward notes").n_notes
-    254
     """
     task = CorpusTask(
         notes=Path(notes),
@@ -454,8 +432,9 @@ def _read_table(table: Table, *, subject: str) -> bytes:
         return read_file_bytes(Path(table))
 
 
-def _read_candidates(names: Table) -> Candidates:
-    return read_names(_read_table(names, subject="names"), subject="names").candidates
+def _read_candidates(names: Table, *, source: ControlSource | None) -> Candidates:
+    candidates = read_names(_read_table(names, subject="names"), subject="names").candidates
+    return candidates if source is None else candidates.with_source(source)
 
 
 def _read_passages(passages: Table | None) -> Passages | None:

@@ -137,23 +137,25 @@ def _refusal(error: CycloptsError, words: Sequence[str]) -> AuditError:
     """Return the error of a command line that cannot be read. It repeats no word of it."""
     helpful = " ".join((PROGRAM, *(error.command_chain or ()), "--help"))
     if error.argument:
-        what = "needs a value." if getattr(error, "keyword", "") else "must be given."
+        sentence = "needs a value." if getattr(error, "keyword", "") else "must be given."
         if not isinstance(error, cyclopts.MissingArgumentError):
-            what = "takes no value."
-        return AuditError(what, where=error.argument.name, do="`{help}` says more.", help=helpful)
-    refused, what, known = (
+            sentence = "takes no value."
+        return AuditError(
+            sentence, where=error.argument.name, do="`{help}` says more.", help=helpful
+        )
+    refused, sentence, names = (
         next(iter(error.unused_tokens or ()), ""),
         "is one too many.",
         list[str](),
     )
     if isinstance(error, cyclopts.UnknownOptionError):
-        refused, what = error.token.keyword or error.token.value, "There is no such option."
-        known = [name for argument in error.argument_collection for name in argument.names]
+        refused, sentence = error.token.keyword or error.token.value, "There is no such option."
+        names = [name for argument in error.argument_collection for name in argument.names]
     elif isinstance(error, cyclopts.UnknownCommandError):
-        what, known = "There is no such command.", list(error.app or ())
-    near = get_close_matches(refused, known, n=1)
+        sentence, names = "There is no such command.", list(error.app or ())
+    near = get_close_matches(refused, names, n=1)
     return AuditError(
-        what,
+        sentence,
         where="word {number}",
         do="The nearest is {near}; `{help}` lists all." if near else "`{help}` lists all.",
         number=next((n for n, word in enumerate(words, 1) if word.startswith(refused)), 0),

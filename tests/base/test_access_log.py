@@ -31,7 +31,7 @@ def state(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def put(folder: Path, files: dict[str, bytes]) -> None:
+def write_files(folder: Path, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         (folder / name).write_bytes(data)
 
@@ -42,10 +42,10 @@ def test_whatever_is_changed_in_the_files_is_found(folder):
         states.append(state(folder) if n else {})
         access_log.record("exported", who="anna", audit=DIGEST, n_names=n)
     log, head = (states[3][name] for name in ("log.jsonl", "head.json"))
-    at = log.index(b"anna", len(states[1]["log.jsonl"]))
+    position = log.index(b"anna", len(states[1]["log.jsonl"]))
     forged = json.dumps(json.loads(head) | {"last": "0" * 64}).encode()
     for changed, line, reason in (
-        ({"log.jsonl": log[:at] + b"bert" + log[at + 4 :]}, 2, "changed"),
+        ({"log.jsonl": log[:position] + b"bert" + log[position + 4 :]}, 2, "changed"),
         ({"key": b"x" * 32}, 1, "changed"),
         ({"log.jsonl": b"".join(reversed(log.splitlines(keepends=True)))}, 1, "order"),
         ({"log.jsonl": states[2]["log.jsonl"]}, None, "missing"),
@@ -53,21 +53,25 @@ def test_whatever_is_changed_in_the_files_is_found(folder):
         # An older head is what a crash between line and head leaves: every line is there.
         ({"head.json": states[2]["head.json"]}, None, ""),
     ):
-        put(folder, states[3] | changed)
-        found = access_log.verify()
-        assert (found.is_intact, found.first_bad_line, found.reason) == (not reason, line, reason)
+        write_files(folder, states[3] | changed)
+        verification = access_log.verify()
+        assert (verification.is_intact, verification.first_bad_line, verification.reason) == (
+            not reason,
+            line,
+            reason,
+        )
 
 
 def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder):
     access_log.record("opened", who="anna", audit=DIGEST, page="names")
     access_log.record("exported", who="bert\n\x00", audit=DIGEST, n_names=390, names="masked")
     access_log.record("ran", who="", scenario=2)
-    newest, *_ = found = access_log.entries()
-    assert [entry.action for entry in found] == ["ran", "exported", "opened"]
+    newest, *_ = log_entries = access_log.entries()
+    assert [entry.action for entry in log_entries] == ["ran", "exported", "opened"]
     assert newest.who == access_log.account()
-    assert found[1].counts == {"n_names": 390, "names": "masked"}
-    assert found[1].who == "bert"
-    assert found[1].audit == DIGEST[:12]
+    assert log_entries[1].counts == {"n_names": 390, "names": "masked"}
+    assert log_entries[1].who == "bert"
+    assert log_entries[1].audit == DIGEST[:12]
     assert [entry.number for entry in access_log.entries(1, audit=DIGEST)] == [2]
     assert access_log.verify() == access_log.Verification(3, True, None, "")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -76,7 +80,7 @@ def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder):
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("fields", "sentence"),
     [
         ({"names": "Sophia Wright"}, "number"),
         ({"first_name": "sophia"}, "number"),
@@ -87,9 +91,9 @@ def test_what_is_recorded_can_be_read_and_only_its_owner_can_read_it(folder):
         ({"audit": "Sophia Wright"}, "digest"),
     ],
 )
-def test_nothing_but_numbers_codes_and_digests_is_recorded(folder, what, said):
-    with pytest.raises(ValueError, match=said):
-        access_log.record(**{"action": "exported"} | what)
+def test_nothing_but_numbers_codes_and_digests_is_recorded(folder, fields, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        access_log.record(**{"action": "exported"} | fields)
     assert not access_log.entries()
 
 
@@ -134,17 +138,19 @@ for number in range(15):
 def test_two_processes_write_at_once_and_no_line_is_lost(folder):
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITE_MANY, who],
+            [sys.executable, "-c", WRITE_MANY, account],
             env=os.environ | {HOME_VARIABLE: str(folder.parent), "PYTHONPATH": str(REPOSITORY)},
         )
-        for who in ("a", "b")
+        for account in ("a", "b")
     ]
     for writer in writers:
         assert writer.wait(timeout=120) == 0
     assert access_log.verify() == access_log.Verification(30, True, None, "")
-    by_who = {who: [e for e in access_log.entries() if e.who == who] for who in ("a", "b")}
-    for found in by_who.values():
-        assert [e.counts["n_names"] for e in reversed(found)] == list(range(15))
+    by_who = {
+        account: [e for e in access_log.entries() if e.who == account] for account in ("a", "b")
+    }
+    for account_entries in by_who.values():
+        assert [e.counts["n_names"] for e in reversed(account_entries)] == list(range(15))
 
 
 def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder, capsys):
@@ -156,7 +162,7 @@ def test_a_log_put_back_to_an_older_state_is_seen_with_a_seal_only(folder, capsy
     later = access_log.log_seal()
     assert access_log.verify(seal).is_intact
     # Two files without the key: an older head, and the log cut to match.
-    put(folder, old)
+    write_files(folder, old)
     assert access_log.verify() == access_log.Verification(5, True, None, "")
     assert log(what="verify", seal=seal + "\n")["exit_code"] == 0
     assert log(what="verify", seal=later)["exit_code"] == 1
@@ -193,6 +199,6 @@ def test_a_log_that_cannot_be_written_is_an_error_in_words(folder):
 
 def test_the_command_shows_the_log(folder, capsys):
     access_log.record("exported", who="anna", audit=DIGEST, n_names=3)
-    shown = log(what="show", limit=5)
-    assert shown["entries"][0]["counts"] == {"n_names": 3}
-    assert all(word in "\n".join(format_result(shown)) for word in ("anna", "exported", "ab" * 6))
+    reply = log(what="show", limit=5)
+    assert reply["entries"][0]["counts"] == {"n_names": 3}
+    assert all(word in "\n".join(format_result(reply)) for word in ("anna", "exported", "ab" * 6))

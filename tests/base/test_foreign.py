@@ -37,9 +37,9 @@ __all__ = ["copy", "good"]
 REFUSAL = AuditError("No.", where="file", do="Go.")
 
 
-def zipped(files: Mapping[str, bytes], *, how: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zipped(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", how) as folder:
+    with zipfile.ZipFile(buffer, "w", method) as folder:
         for name, data in files.items():
             folder.writestr(name, data)
     return buffer.getvalue()
@@ -49,10 +49,10 @@ def test_whatever_a_parser_raises_is_the_refusal_but_for_own_words_and_a_wish_to
     for fault in (OverflowError(), lzma.LZMAError(), struct.error(), MemoryError()):
         with pytest.raises(AuditError, match=r"^file: No\. Go\.$"), refuse_errors(REFUSAL):
             raise fault
-    for own in (AuditError("Mine."), AuditCancelled()):
-        with pytest.raises(type(own)) as passed, refuse_errors(REFUSAL):
-            raise own
-        assert passed.value is own
+    for error in (AuditError("Mine."), AuditCancelled()):
+        with pytest.raises(type(error)) as passed, refuse_errors(REFUSAL):
+            raise error
+        assert passed.value is error
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_json_that_is_plain_is_read():
 
 
 def test_an_archive_that_no_bound_can_be_kept_for_is_refused():
-    for how in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        data = zipped({"a.txt": b"some note"}, how=how)
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        data = zipped({"a.txt": b"some note"}, method=method)
         with pytest.raises(AuditError, match="packed in a way"):
             list(read_zip_members(data, place="x", max_bytes=10, max_files=1))
 
@@ -111,7 +111,9 @@ LARGE: dict[str, Callable[[Path], object]] = {
         (f / WEIGHTS).unlink(),
     ),
     "special tokens": lambda f: edit_json(
-        f, "tokenizer_config.json", added_tokens_decoder={str(one["id"]): one for one in ADDED}
+        f,
+        "tokenizer_config.json",
+        added_tokens_decoder={str(token["id"]): token for token in ADDED},
     ),
     "special words": lambda f: edit_json(
         f, "tokenizer_config.json", additional_special_tokens=list(MANY)
@@ -202,11 +204,11 @@ HANDED_IN: dict[str, tuple[tuple[str, ...], Callable[[], bytes]]] = {
         ),
     ),
     "text": (GIVEN, lambda: zipped({"a.txt": "\U0001f600".encode() + b"fever " * 65_000_000})),
-    "bz2": (GIVEN, lambda: zipped({"a.txt": b"\n" * 600_000_000}, how=zipfile.ZIP_BZIP2)),
+    "bz2": (GIVEN, lambda: zipped({"a.txt": b"\n" * 600_000_000}, method=zipfile.ZIP_BZIP2)),
     "spans": (GIVEN, _spans),
     "files": (
         GIVEN,
-        lambda: zipped({f"{i}.txt": b"" for i in range(160_000)}, how=zipfile.ZIP_STORED),
+        lambda: zipped({f"{i}.txt": b"" for i in range(160_000)}, method=zipfile.ZIP_STORED),
     ),
     "small_notes": (GIVEN, _many_notes),
     "xml": (GIVEN, lambda: zipped({"a.xml": b"<r><TEXT>" + b"<a/>" * 20_000_000 + b"</TEXT></r>"})),
@@ -251,9 +253,9 @@ def test_a_table_of_numbers_that_no_float_holds_is_read_as_text(tmp_path):
         '{"patient_id": 1' + "0" * 399 + ', "text": "a"}\n{"patient_id": 7.0, "text": "b"}\n'
         '{"patient_id": 70, "text": "c"}\n{"patient_id": 1e999, "text": "d"}\n'
     )
-    found = list(open_notes(tmp_path / "n.jsonl").read())
-    assert [one.patient_id for one in found if isinstance(one, Note)] == ["7", "70", "1e999"]
-    assert len(found) == 4
+    notes = list(open_notes(tmp_path / "n.jsonl").read())
+    assert [note.patient_id for note in notes if isinstance(note, Note)] == ["7", "70", "1e999"]
+    assert len(notes) == 4
 
 
 @pytest.mark.long
@@ -291,8 +293,10 @@ def test_a_pipe_in_a_files_place_is_refused_and_waits_for_nobody(tmp_path, capsy
         ["run", "--scenario", "2", "--general", model, "--hospital", model, "--names", "/dev/zero"],
     ):
         assert main(list(map(str, words))) == 2, words
-        said = capsys.readouterr().err
-        assert "Traceback" not in said and ("not a file" in said or "is not there" in said), said
+        printed = capsys.readouterr().err
+        assert "Traceback" not in printed and (
+            "not a file" in printed or "is not there" in printed
+        ), printed
     for read in (read_file_bytes, fingerprint):
         with pytest.raises(AuditError, match="This is a pipe or a device, not a file"):
             read(pipe)

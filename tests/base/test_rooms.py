@@ -65,15 +65,15 @@ def is_module(package: str, name: str) -> bool:
 
 def imports_of(text: str) -> set[str]:
     """Return the modules that a file imports, at its top or inside a function."""
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.module and not node.level, "modules are imported by their whole names"
             base = node.module
-            found |= {f"{base}.{a.name}" if is_module(base, a.name) else base for a in node.names}
-    return found
+            modules |= {f"{base}.{a.name}" if is_module(base, a.name) else base for a in node.names}
+    return modules
 
 
 def room_breaches(module: str, imports: set[str]) -> list[str]:
@@ -83,9 +83,9 @@ def room_breaches(module: str, imports: set[str]) -> list[str]:
         return [f"{module}: give the room {room!r} a place in ORDER"]
     rooms = {name: room_of(name) for name in imports}
     return [
-        f"{module} ({room}) imports {name} ({other})"
-        for name, other in sorted(rooms.items())
-        if other not in (None, room) and RANK[other] >= RANK[room]
+        f"{module} ({room}) imports {name} ({other_room})"
+        for name, other_room in sorted(rooms.items())
+        if other_room not in (None, room) and RANK[other_room] >= RANK[room]
     ]
 
 
@@ -97,11 +97,11 @@ def deid_part_of(module: str) -> str | None:
 
 def deid_breaches(module: str, imports: set[str]) -> list[str]:
     part = deid_part_of(module)
-    others = {name: deid_part_of(name) for name in imports}
+    other_parts = {name: deid_part_of(name) for name in imports}
     return [
-        f"{module} ({part}) imports {name} ({other})"
-        for name, other in sorted(others.items())
-        if part and other and other != part and DEID_RANK[other] >= DEID_RANK[part]
+        f"{module} ({part}) imports {name} ({other_part})"
+        for name, other_part in sorted(other_parts.items())
+        if part and other_part and other_part != part and DEID_RANK[other_part] >= DEID_RANK[part]
     ]
 
 
@@ -156,7 +156,7 @@ def test_what_pages_import_needs_no_torch():
         names |= {n for n in imports_of(source(path)) if n.partition(".")[0] in ("audit", "cache")}
     without = "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
     program = without + "\n".join(f"import {name}" for name in sorted(names))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr

@@ -170,12 +170,12 @@ def test_the_wheel_has_one_package_with_every_file(wheel: Path) -> None:
 def test_the_version_is_answered_without_any_dependency(installed, environment, empty) -> None:
     command = str(installed / "bin" / "kart-audit")
     words = [str(installed / "bin" / "python"), "-X", "importtime", command, "--version"]
-    done = subprocess.run(
+    process = subprocess.run(
         words, cwd=empty, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"kart-audit {PROJECT['version']}\n"
+    assert process.stdout == f"kart-audit {PROJECT['version']}\n"
     imported = {
-        line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()
+        line.rpartition("|")[2].strip().partition(".")[0] for line in process.stderr.splitlines()
     }
     assert "kart_audit" in imported
     assert not imported & {"numpy", "pandas", "pydantic", "torch", "streamlit", "cyclopts"}
@@ -209,11 +209,11 @@ def test_commands_run_in_an_empty_directory(installed, environment, empty, tmp_p
 
 def call(installed: Path, words: list[str], *, environment: dict[str, str], cwd: Path) -> str:
     command = [str(installed / "bin" / "kart-audit"), *words]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 JOB = """
@@ -239,10 +239,10 @@ print(job.state, job.failure)
 @pytest.mark.slow
 def test_a_sandbox_and_a_job_run_in_processes_of_their_own(installed, environment, empty) -> None:
     words = [str(installed / "bin" / "python"), "-c", JOB]
-    done = subprocess.run(
+    process = subprocess.run(
         words, cwd=empty, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.stdout.split("\n")[:2] == ["True", "done None"], done.stderr
+    assert process.stdout.split("\n")[:2] == ["True", "done None"], process.stderr
 
 
 @pytest.mark.slow

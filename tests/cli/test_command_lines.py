@@ -108,12 +108,12 @@ def run_python(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_version_needs_no_package() -> None:
     version = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
-    shown = run_python("-S", "-m", "audit", "--version")  # without installed packages
-    assert shown.stdout == f"kart-audit {version}\n"
+    process = run_python("-S", "-m", "audit", "--version")  # without installed packages
+    assert process.stdout == f"kart-audit {version}\n"
 
 
 def test_help_imports_no_room() -> None:
-    seen = run_python("-X", "importtime", "-m", "audit", "--help").stderr
-    imported = {line.rpartition("|")[2].strip() for line in seen.splitlines()}
+    timings = run_python("-X", "importtime", "-m", "audit", "--help").stderr
+    imported = {line.rpartition("|")[2].strip() for line in timings.splitlines()}
     assert "audit.cli.command_line" in imported
     assert imported.isdisjoint({"torch", "transformers", "pandas", "audit.deid", "audit.corpus"})

@@ -76,17 +76,17 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
     reports: list[Progress] = []
     contact = Contact(lambda progress: reports.append(progress), lambda: False, lambda text: None)
     (score_id,) = ScoreTask.from_order(plain).run(contact)
-    assert (reports[-1].share, {one.phase for one in reports}) == (
+    assert (reports[-1].share, {report.phase for report in reports}) == (
         1,
         {"comparing the spans", "finishing"},
     )
-    one, content = SCORES.get(score_id), content_of(score_id)
+    score, content = SCORES.get(score_id), content_of(score_id)
     scored = score_pairs(zip(golds, predicted, strict=True))
     expected = score_summary(scored, matcher="optimal", n_replicates=50)
     assert content == {
         "format": 1,
         "title": "A ward",
-        "created": one.created,
+        "created": score.created,
         "gold": task.gold.plain(),
         "predicted": task.predicted.plain(),
         "tagger": {"name": "", "digest": ""},
@@ -103,21 +103,23 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
         "copies": None,
         "verbatim": None,
     }
-    assert SCORES.all() == (one,)
-    assert files_of(one.path) == dict.fromkeys(("score.json", "patients.npz", "spans.jsonl"), 0o600)
-    assert one.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
+    assert SCORES.all() == (score,)
+    assert files_of(score.path) == dict.fromkeys(
+        ("score.json", "patients.npz", "spans.jsonl"), 0o600
+    )
+    assert score.path.stat().st_mode & 0o777 == SCORES.home().stat().st_mode & 0o777 == 0o700
     assert (
         ScoreTask.from_order(plain).run(contact) == (score_id,) and content_of(score_id) == content
     )
-    head = one.headline
+    head = score.headline
     assert [(r.n_hits, r.n_total) for r in (head.missed, head.notes, head.readable)] == [
         (4, 12)
     ] * 3
     assert (head.label, head.is_few, head.share.value) == ("identifier", True, 4 / 12)
-    recall = one.summary.criteria["label_relaxed"].labels["identifier"].intervals["recall"]
+    recall = score.summary.criteria["label_relaxed"].labels["identifier"].intervals["recall"]
     assert (1 - head.share.high, 1 - head.share.low) == pytest.approx(recall)
     # Of 12 telephones of 12 characters, four lack five.
-    contacts = one.summary.coverage.labels["contact"]
+    contacts = score.summary.coverage.labels["contact"]
     assert [(r.n_hits, r.n_total) for r in (contacts.whole_spans, contacts.characters)] == [
         (8, 12),
         (124, 144),
@@ -126,8 +128,8 @@ def test_an_order_is_one_question_and_one_kept_score() -> None:
 
 def test_what_makes_another_question() -> None:
     golds = gold_notes()
-    one = order(golds).question()
-    assert order(golds, title="T").question().digest == one.digest and one.label == RULES
+    question = order(golds).question()
+    assert order(golds, title="T").question().digest == question.digest and question.label == RULES
     other_questions = [
         order(golds, seed=1),
         order(golds, matcher="document_order"),
@@ -139,7 +141,8 @@ def test_what_makes_another_question() -> None:
         order(golds, policy=SAFE_HARBOR),
     ]
     assert (
-        len({other_score.question().digest for other_score in other_questions} | {one.digest}) == 9
+        len({other_score.question().digest for other_score in other_questions} | {question.digest})
+        == 9
     )
     assert len({other_score.question().order["score_id"] for other_score in other_questions}) == 8
     gone = Source(kind="given", ref="0" * 64)
@@ -218,7 +221,7 @@ def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
             )
         )
     assert not SCORES.all()
-    found = answered(
+    score = answered(
         order(
             golds,
             predicted=given_as(predicted),
@@ -226,16 +229,16 @@ def test_labels_are_mapped_and_unknown_ones_are_told_or_refused() -> None:
             label_map={"linkage_code": "", "rocket": "contact"},
         )
     )
-    assert (found["unknown_labels"], found["n_left_out"]) == ([], 0)
-    assert found["summary"]["n_duplicate_spans"] == 0
-    assert list(found["summary"]["criteria"]["label_relaxed"]["labels"]) == [
+    assert (score["unknown_labels"], score["n_left_out"]) == ([], 0)
+    assert score["summary"]["n_duplicate_spans"] == 0
+    assert list(score["summary"]["criteria"]["label_relaxed"]["labels"]) == [
         "identifier",
         "quasi_identifier",
         "linkage_code",
         "contact",
     ]
-    found = answered(order(golds, predicted=given_as(predicted), label_map={"rocket": ""}))
-    assert found["unknown_labels"] == ["PATIENT"] and found["n_left_out"] == 12
+    score = answered(order(golds, predicted=given_as(predicted), label_map={"rocket": ""}))
+    assert score["unknown_labels"] == ["PATIENT"] and score["n_left_out"] == 12
 
 
 def test_copies_of_no_gold_note_are_told() -> None:
@@ -260,7 +263,7 @@ def test_a_tagger_that_writes_copies_is_measured_in_both_ways(
     assert len(copyist.calls) == 3
     assert content["copies"]["statuses"]["exact"] == 5 and content["copies"]["n_notes"] == 6
     measures = [content[key]["criteria"]["strict"]["together"] for key in ("summary", "verbatim")]
-    assert [(one["n_missed"], one["n_spurious"]) for one in measures] == [(0, 1), (4, 0)]
+    assert [(row["n_missed"], row["n_spurious"]) for row in measures] == [(0, 1), (4, 0)]
 
 
 @pytest.mark.parametrize(
@@ -322,10 +325,10 @@ def test_every_span_is_found_again_with_what_became_of_it(sides: list) -> None:
     )
     expected = set()
     for i, (gold, prediction) in enumerate(zip(golds, saids, strict=True)):
-        found = match(gold.spans, prediction.spans, criterion="label_relaxed")
-        expected |= {(i, g, p) for g, p in found.pairs}
-        expected |= {(i, g, None) for g in found.missed}
-        expected |= {(i, None, p) for p in found.spurious}
+        matches = match(gold.spans, prediction.spans, criterion="label_relaxed")
+        expected |= {(i, g, p) for g, p in matches.pairs}
+        expected |= {(i, g, None) for g in matches.missed}
+        expected |= {(i, None, p) for p in matches.spurious}
     cases = kept_cases(make_score(golds, saids))
     back = set()
     for case in cases:
@@ -376,33 +379,36 @@ def test_a_long_span_is_cut_and_an_unaligned_one_has_no_place() -> None:
 
 def test_without_identifiers_the_headline_is_about_all_spans() -> None:
     golds = [note.with_spans(note.spans[1:]) for note in gold_notes()]
-    one = SCORES.get(make_score(golds[::-1], [note.with_spans(()) for note in golds]))
-    assert (one.headline.label, one.headline.missed.n_hits) == (ANY, 36)
-    assert one.summary.criteria["strict"].together.precision is None
-    assert one.gold_digest == SCORES.get(make_score(golds, golds)).gold_digest, "in any order"
+    score = SCORES.get(make_score(golds[::-1], [note.with_spans(()) for note in golds]))
+    assert (score.headline.label, score.headline.missed.n_hits) == (ANY, 36)
+    assert score.summary.criteria["strict"].together.precision is None
+    assert score.gold_digest == SCORES.get(make_score(golds, golds)).gold_digest, "in any order"
 
 
 def test_two_scores_are_compared_as_the_engine_does() -> None:
     golds = gold_notes(24)
     sides = [predicted_notes(golds, step=step) for step in (3, 4)]
     ids = [make_score(golds, side) for side in sides]
-    found = compare_scores(ids[0], second=ids[1], criterion="strict")
+    comparison = compare_scores(ids[0], second=ids[1], criterion="strict")
     scored = [score_pairs(zip(golds, side, strict=True)).criteria["strict"] for side in sides]
-    assert list(found.lines) == [ANY, *(t for t in TYPES if t != "personal_id_code")]
-    for label, (n_gold, differences) in found.lines.items():
+    assert list(comparison.lines) == [ANY, *(t for t in TYPES if t != "personal_id_code")]
+    for label, (n_gold, differences) in comparison.lines.items():
         assert n_gold == (96 if label == ANY else 24)
         assert differences == compare(*scored, label=label, n_replicates=100)
     only: dict[tuple[bool, bool], set[tuple[str, str]]] = {}
     for gold, *taggers in zip(golds, *sides, strict=True):
         for span in gold.spans:
             hits = tuple(
-                any(span.overlap(prediction) for prediction in one.spans) for one in taggers
+                any(span.overlap(prediction) for prediction in note.spans) for note in taggers
             )
             only.setdefault(hits, set()).add((gold.doc_id, span.label))  # type: ignore[arg-type]
-    for cases, key in ((found.first_only, (False, True)), (found.second_only, (True, False))):
+    for cases, key in (
+        (comparison.first_only, (False, True)),
+        (comparison.second_only, (True, False)),
+    ):
         assert {(case.doc_id, case.row) for case in cases} == only[key] != set()
         assert len(cases) == len(only[key])
-    assert found.n_both == len(only[False, False]) > 0
+    assert comparison.n_both == len(only[False, False]) > 0
     other_score = make_score(gold_notes(12), predicted_notes(gold_notes(12)))
     with pytest.raises(AuditError, match="not of the same gold"):
         compare_scores(ids[0], second=other_score, criterion="strict")
@@ -412,13 +418,13 @@ def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
     golds = gold_notes(24)
     sides = [predicted_notes(golds, step=step) for step in (3, 4, 5)]
     ids = [make_score(golds, side) for side in sides]
-    found = compare_all(ids)
-    assert [one.score_id for one in found.scores] == ids
-    assert list(found.shares.differences) == [(0, 1), (0, 2), (1, 2)]
+    comparison = compare_all(ids)
+    assert [score.score_id for score in comparison.scores] == ids
+    assert list(comparison.shares.differences) == [(0, 1), (0, 2), (1, 2)]
     scored = [score_pairs(zip(golds, side, strict=True)) for side in sides]
-    for side, counts, one in zip(found.shares.sides, found.counts, scored, strict=True):
+    for side, counts, score in zip(comparison.shares.sides, comparison.counts, scored, strict=True):
         shares, n = dict(zip(SHARES, side, strict=True)), dict(zip(SHARES, counts, strict=True))
-        summary = score_summary(one, matcher="optimal", n_replicates=100)
+        summary = score_summary(score, matcher="optimal", n_replicates=100)
         relaxed = summary.criteria["label_relaxed"]
         assert shares["touched"] == relaxed.together.estimate("recall")
         assert shares["names_touched"] == relaxed.labels["identifier"].estimate("recall")
@@ -428,7 +434,7 @@ def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
         assert n["names_covered"] == summary.coverage.labels["identifier"].whole_spans
         assert shares["harmless"].value == summary.coverage.over_redaction > 0
         assert shares["covered"].low < shares["covered"].value < shares["covered"].high
-    for (first, second), estimates in found.shares.differences.items():
+    for (first, second), estimates in comparison.shares.differences.items():
         counts = (scored[first].criteria["label_relaxed"], scored[second].criteria["label_relaxed"])
         precision, recall, _ = compare(*counts, n_replicates=100)
         assert (estimates[0], estimates[SHARES.index("precision")]) == (recall, precision)
@@ -440,9 +446,9 @@ def test_any_number_of_scores_are_compared_patient_by_patient() -> None:
 def test_a_tagger_of_a_folder_is_measured_and_timed(tmp_path: Path) -> None:
     folder = tmp_path / "ward"
     shutil.copytree(SHIPPED, folder)
-    found = answered(order(gold_notes(2), predicted=Source(kind="tagger", ref=str(folder))))
-    assert found["tagger"]["digest"] == TaggerFacts.of_folder(SHIPPED).digest()
-    assert found["seconds"] > 0
+    score = answered(order(gold_notes(2), predicted=Source(kind="tagger", ref=str(folder))))
+    assert score["tagger"]["digest"] == TaggerFacts.of_folder(SHIPPED).digest()
+    assert score["seconds"] > 0
     assert (
         order(gold_notes(2), predicted=Source(kind="tagger", ref=str(folder))).question().label
         == "ward"

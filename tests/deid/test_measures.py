@@ -91,11 +91,11 @@ def measures_of(n: Counter[str]) -> dict[str, float | None]:
 
     precision = share(n["n_predicted"] - n["n_spurious"], n["n_predicted"])
     recall = share(n["n_gold"] - n["n_missed"], n["n_gold"])
-    both = None if None in (precision, recall) else precision + recall
+    total = None if None in (precision, recall) else precision + recall
     return {
         "precision": precision,
         "recall": recall,
-        "f1": 2 * precision * recall / both if both else both,
+        "f1": 2 * precision * recall / total if total else total,
         "complete": share(n["n_complete"], n["n_with_gold"]),
         "clean": share(n["n_clean"], n["n_with_predicted"]),
         "exact": share(n["n_exact"], n["n_with_either"]),
@@ -342,8 +342,8 @@ def cases_of_pair(gold, predicted) -> list[SpanCase]:
 
 def test_misses_stand_with_their_text_in_a_table():
     gold = marked("氏名:⟦I:山田太郎⟧ 電話⟦C:03-1234⟧ ⟦Q:2024年⟧", doc_id="n1", patient=None)
-    said = marked("⟦C:氏名⟧:⟦I:山田⟧太郎 電話⟦L:03-1234⟧ 2024年", doc_id="n1", patient=None)
-    predicted = replace(said, unaligned=("identifier",))
+    note = marked("⟦C:氏名⟧:⟦I:山田⟧太郎 電話⟦L:03-1234⟧ 2024年", doc_id="n1", patient=None)
+    predicted = replace(note, unaligned=("identifier",))
     matches = cases_of_pair(gold, predicted)
     rows = list(csv.reader(io.StringIO(misses_csv(matches))))
     assert rows[0] == [

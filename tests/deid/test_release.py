@@ -96,7 +96,7 @@ def test_what_decides_a_release_is_in_its_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "language", "said"),
+    ("text", "language", "placeholder"),
     [
         ("Seen by ⟦I:Ann Lee⟧ on 4/11/2026.", "en", "[NAME]"),
         ("山田は受診した。 ⟦I:Ann Lee⟧", "ja", "【氏名】"),
@@ -106,11 +106,13 @@ def test_what_decides_a_release_is_in_its_key() -> None:
         ("환자 ⟦I:Ann Lee⟧ 는 흉통으로 입원하였다", "", "[NAME]"),
     ],
 )
-def test_placeholders_are_in_the_language_of_the_note(text: str, language: str, said: str) -> None:
+def test_placeholders_are_in_the_language_of_the_note(
+    text: str, language: str, placeholder: str
+) -> None:
     document = marked(text)
     redacted = Release().redact(document)
     assert redacted.language == language_of(document.text) == language
-    assert redacted.text == text.replace("⟦I:Ann Lee⟧", said)
+    assert redacted.text == text.replace("⟦I:Ann Lee⟧", placeholder)
 
 
 def test_a_key_is_seen_in_no_record_and_no_text_of_its_release() -> None:
@@ -295,20 +297,22 @@ def test_days_without_a_year_keep_their_distance_to_the_date_before(
 
 @settings(max_examples=100)
 @given(DAYS, DAYS, st.integers(0, 99))
-def test_months_and_years_never_contradict_whole_dates(day: date, other: date, seed: int) -> None:
+def test_months_and_years_never_contradict_whole_dates(
+    day: date, other_day: date, seed: int
+) -> None:
     form = (
         "⟦Q:{0.year}年{0.month}月{0.day}日⟧入院、⟦Q:{1.year}年{1.month}月⟧発症、⟦Q:{1.year}年⟧手術"
     )
-    new = moved(form.format(day, other), seed)
+    new = moved(form.format(day, other_day), seed)
     full_date = day_in(new[0])
     year, month, alone = (int(number) for text in new[1:] for number in re.findall(r"\d+", text))
-    month_before, month_after = (day.year, day.month), (other.year, other.month)
+    month_before, month_after = (day.year, day.month), (other_day.year, other_day.month)
     order = (full_date.year, full_date.month), (year, month)
     assert (order[0] <= order[1]) if month_before <= month_after else (order[0] >= order[1])
     assert (month_before != month_after) or order[0] == order[1]
-    assert alone == full_date.year if day.year == other.year else abs(alone - year) <= 1
+    assert alone == full_date.year if day.year == other_day.year else abs(alone - year) <= 1
     months = (year - full_date.year) * 12 + month - full_date.month
-    assert abs(months - (other.year - day.year) * 12 - other.month + day.month) <= 1
+    assert abs(months - (other_day.year - day.year) * 12 - other_day.month + day.month) <= 1
 
 
 def test_a_patient_moves_as_one_and_others_otherwise() -> None:
@@ -343,9 +347,9 @@ def test_the_sex_of_a_given_name_stays(text: str, sexes: str) -> None:
         given_names = [name.split()[0] if name.isascii() else name for name in new]
         # Of a Japanese full name the given name is what is left behind some surname; some names
         # are of both sexes.
-        told = [
+        names = [
             {sex_of_given_name(name[n:]) for n in range(4) if name[n:]} - {""}
             for name in given_names
         ]
-        pairs = zip(sexes, told, strict=True)
+        pairs = zip(sexes, names, strict=True)
         assert all(sex in sexes_of_name or not sexes_of_name for sex, sexes_of_name in pairs), new
