@@ -196,7 +196,8 @@ def draw_numbers(say: Words, report: AuditReport) -> None:
     draw_table(say, "figures", headline_table(say, report), audit=report.digest)
     draw_positive_controls(say, report)
     draw_guards(say, report)
-    kinds, ticks = kind_scores(report.table), dict[float, str]()
+    kinds = kind_scores(report.table)
+    ticks: dict[float, str] = {}
     series: list[Series] = []
     rows: list[Sequence[Content]] = []
     for row_number, kind in enumerate(kinds):

@@ -143,11 +143,9 @@ def _refusal(error: CycloptsError, words: Sequence[str]) -> AuditError:
         return AuditError(
             sentence, where=error.argument.name, do="`{help}` says more.", help=helpful
         )
-    refused, sentence, names = (
-        next(iter(error.unused_tokens or ()), ""),
-        "is one too many.",
-        list[str](),
-    )
+    refused = next(iter(error.unused_tokens or ()), "")
+    sentence = "is one too many."
+    names: list[str] = []
     if isinstance(error, cyclopts.UnknownOptionError):
         refused, sentence = error.token.keyword or error.token.value, "There is no such option."
         names = [name for argument in error.argument_collection for name in argument.names]

@@ -329,7 +329,7 @@ def _detail_text(say: Words, name: str, detail: int | str) -> str:
         "role": f"decision_role_{detail}",
         "n_signatures": "log_signatures",
     }
-    titles: Mapping[str, str] = dict(LANGUAGES.items())
+    titles = {str(code): title for code, title in LANGUAGES.items()}
     if name == "language" and detail in titles:
         return titles[str(detail)]
     for key in (keys.get(name, ""), f"report_{detail}", f"decision_{detail}"):

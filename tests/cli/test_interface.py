@@ -11,6 +11,7 @@ import pytest
 
 from audit import access_log, interface
 from audit.home import DEMO_HOSPITAL
+from pages.ui.charts import GREY, RUST
 from tests.repository import REPOSITORY, source
 
 LONG = {"interface", "score"}
@@ -86,6 +87,7 @@ def test_a_pair_is_audited_kept_drawn_and_written(home, tmp_path):
     assert (again.digest, phases) == (report.digest, [])
     figure = interface.draw_scores(report)
     assert isinstance(figure, go.Figure)
+    assert {box.marker.color for box in figure.data} == {RUST, GREY}  # as on the pages
     assert sum(len(box.x) for box in figure.data) == len(names)
     file_names = {path.name for path in interface.save_report(report, out=tmp_path / "out")}
     assert {"names.csv", "measures.json", "report.json", "log_seal.txt"} <= file_names
