@@ -7,9 +7,11 @@ sentence means that its value is a word of the engine, which is looked up too.
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self, TypeAlias
@@ -17,12 +19,24 @@ from typing import Self, TypeAlias
 from pydantic import GetCoreSchemaHandler, JsonValue
 from pydantic_core import CoreSchema, core_schema
 
-from audit.words import catalogue
-
+CATALOGUE = Path(__file__).resolve().parent / "catalogue"
+"""Folder of all texts of the engine: sentences by their English text, others by a short key."""
 _PLACE = re.compile(r"\{(\w+)(?::(word|,|(?:\.\d)?[fge%]))?\}")
 _WORD = "word"
 MessageValue: TypeAlias = "str | float | Path | Sequence[MessageValue] | None"
 """A value for a place of a sentence; those of a sequence are joined."""
+
+
+def read_sentences(path: Path) -> Mapping[str, str]:
+    """Return the sentences of one language and topic by their keys."""
+    sentences: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
+    return MappingProxyType(sentences)
+
+
+@cache
+def catalogue(language: str, topic: str) -> Mapping[str, str]:
+    """Return the engine's sentences on a topic, with {named} places, by their keys."""
+    return read_sentences(CATALOGUE / language / f"{topic}.json")
 
 
 class Message(str):

@@ -6,7 +6,6 @@ Each language and topic has one file; sentences of errors and remarks are `audit
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,17 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-CATALOGUE = Path(__file__).resolve().parent / "catalogue"
-"""Folder of all texts of the engine: sentences by their English text, others by a short key."""
+from audit.errors import read_sentences
+
 Language = Literal["en", "ja"]
 LANGUAGES: Mapping[Language, str] = MappingProxyType({"en": "English", "ja": "日本語"})
 """Code -> the language's own name."""
-
-
-@cache
-def catalogue(language: str, topic: str) -> Mapping[str, str]:
-    """Return the engine's sentences on a topic, with {named} places, by their keys."""
-    return _read(CATALOGUE / language / f"{topic}.json")
 
 
 @dataclass(frozen=True)
@@ -52,13 +45,8 @@ def words_of(language: str, *, folder: Path) -> Words:
         raise ValueError("no catalogue for this language")
     sentences: dict[str, str] = {}
     for path in sorted((folder / language).glob("*.json")):
-        part = _read(path)
+        part = read_sentences(path)
         if duplicate_keys := sentences.keys() & part.keys():
             raise ValueError(f"{path.name}: {sorted(duplicate_keys)} have a sentence already")
         sentences |= part
     return Words(known_language, MappingProxyType(sentences))
-
-
-def _read(path: Path) -> Mapping[str, str]:
-    sentences: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
-    return MappingProxyType(sentences)

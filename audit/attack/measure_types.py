@@ -27,10 +27,10 @@ from pydantic import (
     model_serializer,
 )
 
+from audit.errors import catalogue
 from audit.names.candidates import ControlSource
 from audit.stats import NO_ESTIMATE, Estimate, FloatArray, Rate, Share, count_share, wilson
 from audit.tables import percent
-from audit.words import catalogue
 
 RULE_VERSION = 2
 """Version of the rule by which evidence is judged; raised whenever another state could follow."""

@@ -45,7 +45,7 @@ from audit.attack.measure_types import (
     Stratum,
 )
 from audit.attack.scores import FIXED_SCORE, AttackResult, ScoreKind
-from audit.errors import AuditError
+from audit.errors import AuditError, catalogue
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.rng import generator
 from audit.stats import (
@@ -60,7 +60,6 @@ from audit.stats import (
     bootstrap_ranking,
     count_share,
 )
-from audit.words import catalogue
 
 LISTED_KINDS = tuple(kind for kind in CONTROL_KINDS if kind not in ("reference", CANARY))
 """Kinds of controls that members are measured against; reference controls only calibrate p-values,

@@ -19,9 +19,9 @@ from audit.attack.decisions import ALPHA
 from audit.attack.exposure import exposed_share, find_dose_line, is_leak, upper_share
 from audit.attack.measure_types import RULE_VERSION, DoseLine, PositiveControl, Verdict
 from audit.attack.routes import controls_needed, joint_p, smallest_visible
+from audit.errors import catalogue
 from audit.names.candidates import ControlSource
 from audit.stats import NO_ESTIMATE, Estimate
-from audit.words import catalogue
 
 State = Literal[
     "leak_found",

@@ -33,7 +33,7 @@ from audit.cli.commands import (
     is_given,
 )
 from audit.demo import DemoTask, report_summary, self_test
-from audit.errors import AuditError, Message
+from audit.errors import AuditError, Message, catalogue
 from audit.executor import use_scheduler
 from audit.home import (
     DEMO_HOSPITAL,
@@ -63,7 +63,6 @@ from audit.report.verify import check_report
 from audit.run import AuditTask
 from audit.shelf import write_private
 from audit.tables import read_table
-from audit.words import catalogue
 from cache.store import Store
 
 Scenario = Annotated[

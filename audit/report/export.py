@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from audit.errors import catalogue
 from audit.report.compare import Comparison
 from audit.report.html import ReportChoice, report_html
 from audit.report.name_table import name_labels
 from audit.report.report import AuditReport
 from audit.shelf import write_private
 from audit.tables import write_table
-from audit.words import catalogue
 
 _IN_MEASURES = (
     "digest",

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from audit import tables
 from audit.attack.question import command_line
-from audit.errors import render_message
+from audit.errors import catalogue, render_message
 from audit.report.compare import Comparison
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision
 from audit.report.name_table import (
@@ -33,7 +33,7 @@ from audit.report.name_table import (
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.task import Record
-from audit.words import Language, Words, catalogue
+from audit.words import Language, Words
 
 Section = Literal["results", "names", "diagnostics", "reproduction", "glossary"]
 OPTIONAL_SECTIONS: tuple[Section, ...] = get_args(Section)

@@ -11,9 +11,11 @@ from pathlib import PurePosixPath
 from audit.attack.measure_types import RULE_VERSION
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.deid.find.packaged import TITLES
-from audit.deid.find.taggers import DEFAULT, RULES, tagger_names
+from audit.deid.find.taggers import DEFAULT, RULES, list_taggers, tagger_names
 from audit.deid.measure.score_report import Score
 from audit.deid.redact.policy import Policy
+from audit.deid.sets.tagged_sets import TAGGED_SETS
+from audit.errors import catalogue
 from audit.home import salted_digest
 from audit.models.convert import CONVERTED, ConvertedModel
 from audit.models.model_folder import CONVERTED_LABEL, TRAINED_LABEL
@@ -22,8 +24,7 @@ from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile
 from audit.notes.spans import TYPES
 from audit.training.trainings import MODELS, TrainedModel
-from audit.words import Words, catalogue
-from pages.ui import cached
+from audit.words import Words
 from pages.ui.blocks import format_moment
 
 
@@ -131,7 +132,8 @@ def tagger_name(say: Words, tagger_id: str) -> str:
         return TITLES.get(tagger_id) or say.text(f"called_tagger_{tagger_id}")
     if tagger_id.startswith("/"):  # a folder that the command line named
         return PurePosixPath(tagger_id).name
-    title = next((tagger.title for tagger in cached.taggers() if tagger.tagger_id == tagger_id), "")
+    titles = {tagger.tagger_id: tagger.title for tagger in list_taggers()}
+    title = titles.get(tagger_id, "")
     return say.text("called_tagger_titled", title=title) if title else say.text("called_tagger")
 
 
@@ -167,9 +169,8 @@ def _predicted(say: Words, score: Score) -> str:
     if kind == "tagger":
         return tagger_name(say, ref)
     if kind == "tagged":
-        title = next(
-            (tagged.title for tagged in cached.whole_sets() if tagged.tagged_id == ref), ""
-        )
+        titles = {tagged.tagged_id: tagged.title for tagged in TAGGED_SETS.all()}
+        title = titles.get(ref, "")
         name = tagger_name(say, score.tagger["name"]) if score.tagger["name"] else ""
         return " · ".join(filter(None, (title, name))) or say.text("called_predicted_tagged")
     return say.text(f"called_predicted_{kind}")

@@ -17,9 +17,9 @@ from audit.attack.verdicts import (
     ListEvidence,
     give_verdict,
 )
+from audit.errors import catalogue
 from audit.names.candidates import CONTROL_SOURCES
 from audit.stats import Estimate
-from audit.words import catalogue
 
 NAN = math.nan
 LEAK, NOT_SHOWN, NONE = "leak_found", "membership_not_shown", "none_found"

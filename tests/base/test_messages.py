@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.errors import AuditError, Message, render_message
-from audit.words import CATALOGUE
+from audit.errors import CATALOGUE, AuditError, Message, render_message
 from tests.linear_time import assert_linear_time
 from tests.repository import REPOSITORY
 

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from audit.deid.measure.coverage import FIVE, LETTERS
+from audit.errors import catalogue
 from audit.notes.formats import scan_tags
 from audit.notes.spans import IDENTIFIER, Span, TaggedDocument, build_document
-from audit.words import catalogue
 
 SETS = ("unseen", "unseen_second")
 N_NOTES = {

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.cli import main
-from audit.errors import AuditError, render_message
+from audit.errors import CATALOGUE, AuditError, render_message
 from audit.models.inspect import compute_model_digest, inspect_model
 from audit.models.load import load_model, load_pair
 from audit.models.other_forms import OTHER_FORMS
@@ -27,7 +27,6 @@ from audit.models.registry import (
     resolve_model_path,
 )
 from audit.notes.passages import read_passages
-from audit.words import CATALOGUE
 from benchmarks.models_reference import PATH, write_reference
 from tests.models.editing import WEIGHTS, canary, edit_weights, weights
 from tests.models.folder_shapes import (

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from audit.errors import AuditError
+from audit.errors import AuditError, catalogue
 from audit.report.export import (
     bundle,
     bundle_files,
@@ -27,7 +27,6 @@ from audit.report.export import (
 from audit.report.html import ReportChoice
 from audit.report.name_table import NAME_FORMS
 from audit.report.report import AuditReport
-from audit.words import catalogue
 from tests.pages.make_reports import (
     MEMBERS,
     make_report,

@@ -16,7 +16,7 @@ import pytest
 
 from audit.attack.question import command_line
 from audit.attack.scores import SCORES
-from audit.errors import AuditError
+from audit.errors import AuditError, catalogue
 from audit.report.compare import compare_audits
 from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, Signature
 from audit.report.html import (
@@ -29,7 +29,7 @@ from audit.report.name_table import NAME_FORMS, KindScores, select_strongest_nam
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.tables import decimal, percent, percent_interval
-from audit.words import Language, catalogue
+from audit.words import Language
 from tests.pages.make_reports import (
     MEMBERS,
     make_reference_reports,

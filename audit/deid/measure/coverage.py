@@ -20,6 +20,7 @@ from audit.deid.find.taggers import (
 )
 from audit.deid.redact.kinds import KINDS, Kind
 from audit.deid.redact.policy import Policy
+from audit.errors import catalogue
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -29,7 +30,6 @@ from audit.notes.spans import (
 )
 from audit.stats import Rate
 from audit.tables import UNDEFINED, percent, percent_interval
-from audit.words import catalogue
 
 _CONTACTS: tuple[Kind, ...] = ("telephone", "fax", "email", "web_address", "ip_address")
 _RECORDS: tuple[Kind, ...] = ("record_number", "account", "vehicle", "device", "other_id")
