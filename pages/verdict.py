@@ -12,7 +12,7 @@ from audit.errors import render_message
 from audit.jobs import service
 from audit.jobs.table import Job
 from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, select_strongest_names
-from audit.report.report import AuditReport, KeptAudit
+from audit.report.report import AuditReport
 from audit.stats import NO_ESTIMATE
 from audit.tables import decimal, small
 from audit.words import Words
@@ -26,8 +26,9 @@ from pages.ui.blocks import (
     format_percent_interval,
 )
 from pages.ui.charts import Axis, Series, plot, spread_dots
+from pages.ui.decision import draw_decision
 from pages.ui.display_names import state_name
-from pages.ui.hand_over import draw_decision, draw_hand_over, draw_log
+from pages.ui.hand_over import draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
 from pages.ui.place import Place, find_place
 from pages.ui.running import draw_demo_button, draw_job_card, draw_live_cards
@@ -61,9 +62,9 @@ def draw(say: Words) -> None:
     with verdict_column:
         draw_verdict(say, report)
         draw_bounds(say, report)
-        draw_other(say, place.audit, report, other_report)
     with decision_column:
-        decision = draw_decision(say, report.digest)
+        reports = [report, other_report] if other_report else [report]
+        decision = draw_decision(say, place, reports=reports)
     draw_folded_section(say, "numbers", lambda: draw_numbers(say, report))
     draw_folded_section(say, "strongest", lambda: draw_strongest(say, report))
     draw_folded_section(say, "limits", lambda: draw_limits(say, report))
@@ -159,30 +160,6 @@ def draw_bounds(say: Words, report: AuditReport) -> None:
     with st.container(key="bounds"):
         draw_heading(say, "bounds")
         st.html(blocks.bullet_list(lines))
-
-
-def draw_other(
-    say: Words, audit: KeptAudit, report: AuditReport, other_report: AuditReport | None
-) -> None:
-    """Draw the tile of the other scenario: its verdict, or a link to run it."""
-    number = str(3 - report.scenario.number)
-    is_running = audit.is_demo and any(job.kind == "demo" for job in service.active_jobs())
-    below = say.text("no_other_yet" if is_running else "no_other")
-    if other_report:
-        state = state_name(say, other_report.verdict.state, rule=other_report.verdict.rule)
-        below = f"{state} · {other_report.verdict.in_short(say.language)}"
-    with st.container(border=True, key="other_scenario"):
-        state = other_report.verdict.state if other_report else ""
-        st.html(blocks.line(say.text(f"scenario_{number}"), below, state=state))
-        if other_report:
-            draw_link(
-                "verdict", label=say.text(f"open_scenario_{number}"), audit=other_report.digest
-            )
-        elif not is_running:
-            again = cached.request_to_repeat(report.digest)
-            field_names = ("general", "hospital", "names", "passages")
-            query = {key: code for key in field_names if (code := getattr(again, key))}
-            draw_link("audit", label=say.text("no_other_run"), scenario=number, **query)
 
 
 # The basis of the verdict.

@@ -56,6 +56,7 @@ from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
     find_other_scenario,
+    find_pair,
     find_reference_audits,
     kept_audit,
 )
@@ -461,7 +462,8 @@ def results(
     if out and digest:
         (chosen_audit,) = chosen
         access_log.record("exported", audit=chosen_audit.digest, names=names)
-        decision = read_decision(chosen_audit.digest, store=store)
+        pair = find_pair(chosen_audit, audits=audits)
+        decision = read_decision([audit.digest for audit in pair], store=store)
         partner = find_other_scenario(chosen_audit, audits=audits)
         reference_reports = [
             reports[audit.digest] for audit in find_reference_audits(chosen_audit, audits=audits)

@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -307,6 +306,14 @@ class KeptAudit:
     rule: int = RULE_VERSION
     hospital_digest: str = ""
     sibling_terms: str = ""
+    general_digest: str = ""
+
+    @property
+    def pair(self) -> tuple[str, str, bool]:
+        """The two models, by their digests; by their names if a digest is unknown."""
+        if self.general_digest and self.hospital_digest:
+            return self.general_digest, self.hospital_digest, self.is_demo
+        return self.general, self.hospital, self.is_demo
 
 
 def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
@@ -334,6 +341,7 @@ def kept_audit(report: AuditReport, *, demo: Collection[str] = ()) -> KeptAudit:
         report.verdict.rule,
         models["hospital"].digest,
         _terms_as_sibling(report),
+        models["general"].digest,
     )
 
 
@@ -402,11 +410,12 @@ def choose_audit(
 
 
 def find_other_scenario(audit: KeptAudit, *, audits: Iterable[KeptAudit]) -> KeptAudit | None:
-    """Return the newest audit of the same pair in the other scenario."""
-    shared_terms = attrgetter("general", "hospital", "n_names", "is_demo")
-    partners = (
-        candidate
-        for candidate in audits
-        if shared_terms(candidate) == shared_terms(audit) and candidate.scenario != audit.scenario
-    )
-    return max(partners, key=attrgetter("at"), default=None)
+    """Return the newest audit of the same pair in the other scenario, best on as long a list."""
+    partners = (one for one in find_pair(audit, audits=audits) if one.scenario != audit.scenario)
+    return max(partners, key=lambda one: (one.n_names == audit.n_names, one.at), default=None)
+
+
+def find_pair(audit: KeptAudit, *, audits: Iterable[KeptAudit]) -> tuple[KeptAudit, ...]:
+    """Return this audit, and after it all other audits of the same two models."""
+    others = (one for one in audits if one.pair == audit.pair and one.digest != audit.digest)
+    return audit, *others

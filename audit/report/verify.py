@@ -36,6 +36,7 @@ _REPORT, _README = "report.json", "README.txt"
 Finding = tuple[Literal["holds", "unchecked", "fault"], Message]
 """The result of one check: it holds, could not be checked here, or is a fault."""
 State = Literal["unchanged", "altered", "unchecked"]
+_DIGEST = re.compile("[0-9a-f]{64}")
 _LINE = re.compile("([0-9a-f]{64})  ([a-z_A-Z.0-9]{1,40})")
 _SEAL = re.compile(rb"(?<![0-9a-f-])[0-9]{1,15}-[0-9a-f]{64}-[0-9a-f]{12}(?![0-9a-f-])")
 _NO_REPORT = AuditError(
@@ -332,7 +333,10 @@ def _check_kept(check: Check, files: Files, report: AuditReport, *, store: Store
             check.checked.add("documents.csv")
     decision = report.made.get("decision")
     if decision:
-        states = [state.plain() for state in read_decision_history(report.digest, store=store)]
+        # It may have been kept while another audit of the pair was open.
+        other = str(decision.get("audit")) if isinstance(decision, Mapping) else ""
+        digests = [report.digest, *filter(_DIGEST.fullmatch, [other])]
+        states = [state.plain() for state in read_decision_history(digests, store=store)]
         if decision not in states:
             check.note_fault(Message("Its decision is none that was kept here."), _REPORT)
         elif decision != states[-1]:

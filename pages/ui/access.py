@@ -355,12 +355,12 @@ def sign(shown_decision: Decision, *, name: str = "", **fields: Any) -> Decision
     return decision.sign(shown_decision, **fields, by=identify_person(), store=Store(results_dir()))
 
 
-def withdraw(shown_decision: Decision, *, name: str) -> Decision:
+def withdraw(shown_decision: Decision, *, name: str, **fields: Any) -> Decision:
     """Withdraw a signature; with logins, only the person's own."""
     if has_logins() and name != identify_person():
         raise AuditError("Only who has signed takes the signature back.", where="decision")
     return decision.withdraw(
-        shown_decision, name=name, by=identify_person(), store=Store(results_dir())
+        shown_decision, name=name, **fields, by=identify_person(), store=Store(results_dir())
     )
 
 

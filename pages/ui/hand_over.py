@@ -1,8 +1,8 @@
-"""The decision on an audit, the report and its files, and the access log of the audit."""
+"""The report of an audit and its files, and the access log of the audit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from mimetypes import guess_type
 from typing import Any
@@ -10,21 +10,18 @@ from typing import Any
 import streamlit as st
 
 from audit.access_log import ACTIONS, LogEntry, log_seal
-from audit.errors import AuditError
-from audit.report import decision as decisions
-from audit.report.decision import RECOMMENDATIONS, SIGNATURE_ROLES, Decision, read_decision
+from audit.report.decision import Decision
 from audit.report.export import bundle, bundle_files, bundle_name
 from audit.report.html import OPTIONAL_SECTIONS, ReportChoice, report_html
 from audit.report.name_table import NAME_FORMS, NameForm
 from audit.report.report import AuditReport
 from audit.words import LANGUAGES, Language, Words
 from pages.ui import access, blocks, cached
-from pages.ui.access import is_revealed, may, may_or_explain
+from pages.ui.access import is_revealed, may
 from pages.ui.blocks import escape_markdown, format_moment
 from pages.ui.form import choose, draw_button, draw_toggle
 from pages.ui.place import Place
 from pages.ui.section import draw_heading, draw_remark, show_refusals
-from pages.ui.state import language, mark_unsaved
 
 PREVIEW_HEIGHT = 1100
 N_LINES = 50
@@ -36,129 +33,6 @@ FILES = {
     "report_json": "report.json",
 }
 """Key of the button -> file of the bundle; "" stands for the whole bundle."""
-_REFUSED = "decision_refused"
-
-
-# The decision with its reasons and signatures; its history is kept.
-
-
-def draw_decision(say: Words, digest: str) -> Decision:
-    """Draw the decision on an audit and its signatures; return the kept decision."""
-    decision = read_decision(digest, store=cached.store())
-    with st.container(border=True, key="decision"):
-        draw_heading(say, "decision")
-        if may_or_explain("decided", say):
-            _draw_form(say, decision)
-        elif decision.recommendation:
-            st.html(
-                blocks.heading(
-                    say.text(f"decision_{decision.recommendation}"), below=decision.reasons
-                )
-            )
-        if decision.recommendation:
-            draw_remark(say, "decision_kept", who=decision.by, at=format_moment(decision.at))
-            _draw_signatures(say, decision)
-        # Under the button that was pressed.
-        if error := st.session_state.pop(_REFUSED, None):
-            why = error.render(say.language)
-            st.html(blocks.heading(say.text("decision_refused"), below=why))
-    return decision
-
-
-def _draw_form(say: Words, decision: Decision) -> None:
-    # The draft survives a visit to another page, but another person's decision replaces it.
-    version = f"{decision.audit[:12]}_{decision.at}"
-    keys = {"recommendation": f"decision_choice_{version}", "reasons": f"decision_why_{version}"}
-    options, draft = ("", *RECOMMENDATIONS), f"decision_{decision.audit[:12]}"
-    mark = partial(mark_unsaved, draft)
-    chosen = st.radio(
-        say.text("decision"),
-        options,
-        index=options.index(decision.recommendation),
-        format_func=lambda code: say.text(f"decision_{code or 'none'}"),
-        key=keys["recommendation"],
-        persist_state="session",
-        label_visibility="collapsed",
-        on_change=mark,
-    )
-    reasons = st.text_area(
-        say.text("decision_reasons"),
-        decision.reasons,
-        height=110,
-        key=keys["reasons"],
-        placeholder=say.text("decision_reasons_place"),
-        persist_state="session",
-        max_chars=decisions.MAX_REASONS_CHARS,
-        on_change=mark,
-    )
-    mark((chosen, reasons) != (decision.recommendation, decision.reasons))
-    if decision.signatures:
-        draw_remark(say, "decision_drops")
-    decide = partial(access.decide, decision, language=language())
-    draw_button(
-        say, "decision_keep", kind="primary", on_click=lambda: _apply_decision(decide, keys, draft)
-    )
-
-
-def _draw_signatures(say: Words, decision: Decision) -> None:
-    has_logins, person = access.has_logins(), access.identify_person()
-    for signature in decision.signatures:
-        name_column, withdraw_column = st.columns([3, 2], vertical_alignment="center")
-        signed_by, role = (
-            "login" if signature.is_login else "name",
-            say.text(f"decision_role_{signature.role}"),
-        )
-        role_line = say.text(f"decision_by_{signed_by}", role=role, at=format_moment(signature.at))
-        name_column.html(blocks.line(signature.name, role_line))
-        if not has_logins or signature.name == person:
-            withdraw = partial(
-                _apply_decision, partial(access.withdraw, decision, name=signature.name), {}
-            )
-            name = f"decision_withdraw_{signature.role}"
-            with withdraw_column:
-                draw_button(say, "decision_withdraw", name=name, kind="tertiary", on_click=withdraw)
-    second = "decision_second" if decision.signatures else "decision_unsigned"
-    draw_remark(say, "decision_signed" if decision.is_signed else second)
-    signed_roles = {signature.role for signature in decision.signatures}
-    roles = [role for role in SIGNATURE_ROLES if role not in signed_roles]
-    if not roles or not may_or_explain("signed", say):
-        return
-    keys = {"role": f"decision_role_{len(roles)}"}
-    with st.form("decision_sign", border=False, enter_to_submit=False):
-        st.radio(
-            say.text("decision_role"),
-            roles,
-            key=keys["role"],
-            horizontal=True,
-            format_func=lambda code: say.text(f"decision_role_{code}"),
-        )
-        if has_logins:
-            draw_remark(say, "decision_as", who=person)
-        else:
-            keys["name"] = f"decision_name_{len(roles)}"
-            st.text_input(
-                say.text("decision_name"), max_chars=decisions.MAX_NAME_CHARS, key=keys["name"]
-            )
-        st.form_submit_button(
-            say.text("decision_sign"),
-            key="decision_sign_now",
-            on_click=_apply_decision,
-            args=(partial(access.sign, decision), keys),
-        )
-
-
-def _apply_decision(
-    change: Callable[..., Decision], keys: Mapping[str, str], draft: str = ""
-) -> None:
-    """Decide, sign or withdraw with the values of widgets; the page draws a refusal.
-
-    `draft` is the name under which `mark_unsaved` knows the text; it is then saved.
-    """
-    try:
-        change(**{name: st.session_state[key] for name, key in keys.items()})
-        mark_unsaved(draft, False)
-    except AuditError as error:
-        st.session_state[_REFUSED] = error
 
 
 # The report and its files.

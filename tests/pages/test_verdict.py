@@ -140,7 +140,7 @@ def test_a_verdict_of_an_older_rule_says_so() -> None:
     old = {"state": "none_found_at_this_power", "english": "x", "japanese": "y"}
     keep(report.changed(verdict=old))
     page_text = texts(opened("numbers", "recent"))
-    assert page_text.count("None found at this power (rule of version 1)") == 2
+    assert page_text.count("None found at this power (rule of version 1)") == 3
     assert SAY.text("older_rule", rule=1) in page_text and SAY.text("bounds") not in page_text
 
 
@@ -252,7 +252,7 @@ def test_it_shows_the_verdict_as_soon_as_the_first_audit_of_a_job_is_kept(
 
 
 def read_kept_decision(report: AuditReport) -> Any:
-    return read_decision(report.digest, store=Store(results_dir()))
+    return read_decision([report.digest], store=Store(results_dir()))
 
 
 UNSAVED = "ka-brand ka-unsaved"
@@ -326,9 +326,40 @@ def test_reasons_outlast_a_visit_to_another_page_and_what_another_decides_is_not
     app.switch_page("../verdict.py").run()
     assert area.key in [widget.key for widget in app.text_area if widget.value == "Half a thought"]
     choose(other_session, "release", reasons="")
-    choose(app, "retrain", reasons="")
+    assert "a release despite it needs reasons" in texts(other_session)
+    assert not read_kept_decision(reports["masked_lm"]).recommendation
+    choose(other_session, "release", reasons="Two are known.")
+    choose(app, "retrain", reasons="Mine")
     assert SAY.text("decision_refused") in texts(app) and "Somebody else" in texts(app)
     assert read_kept_decision(reports["masked_lm"]).recommendation == "release"
+    assert "Changed elsewhere just now: “Release the model”" in texts(app)
+    assert SAY.text("decision_draft_kept") in texts(app) and SAY.text("decision_unsaved") in texts(
+        app
+    )
+    assert next(box for box in app.text_area if box.key == area.key).value == "Mine"
+    press(app, "decision_keep")  # now in full knowledge of the other's
+    assert read_kept_decision(reports["masked_lm"]).reasons == "Mine"
+    assert SAY.text("decision_unsaved") not in texts(app)
+    choose(other_session, "no_release", reasons="Theirs")  # has not seen it
+    press(other_session, "decision_take_over")
+    assert next(box for box in other_session.text_area if box.key == area.key).value == "Mine"
+
+
+def test_both_scenarios_show_one_decision_and_the_verdicts_it_rests_on(reports: Reports) -> None:
+    first, second = reports["generation"], reports["masked_lm"]
+    app = opened(audit=first.digest[:12])
+    for number in (1, 2):
+        assert SAY.html(f"scenario_{number}") in texts(app)
+    choose(app, "no_release", reasons="One for both")
+    app = opened(audit=second.digest[:12])
+    assert next(box for box in app.text_area if box.key.startswith("decision_")).value == (
+        "One for both"
+    )
+    choose(app, "retrain", reasons="Changed on the other")
+    assert "Earlier decisions (1)" in [box.label for box in app.expander]
+    for report in (first, second):
+        assert read_kept_decision(report).reasons == "Changed on the other"
+    assert "Saved by" in texts(opened(audit=first.digest[:12]))
 
 
 # --- what is handed over ---

@@ -19,7 +19,7 @@ from audit.report.decision import decide, read_decision, sign
 from audit.report.export import MANIFEST, bundle, bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.name_table import NAME_FORMS
-from audit.report.report import AuditReport
+from audit.report.report import AuditReport, kept_audit
 from cache.store import Store
 from tests.pages.make_reports import MEMBERS, make_report
 
@@ -47,7 +47,7 @@ def report(
 
 def bundle_report(report: AuditReport, **choice: Any) -> dict[str, bytes]:
     choice = ReportChoice(
-        decision=read_decision(report.digest, store=Store(results_dir())), **choice
+        decision=read_decision([report.digest], store=Store(results_dir())), **choice
     )
     seal = access_log.log_seal()
     return bundle_files(report, choice=choice, documents=DOCUMENTS, seal=seal)
@@ -331,13 +331,20 @@ def test_the_decision_of_a_report_must_be_one_that_was_kept(
     report: AuditReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = Store(results_dir())
-    decision = read_decision(report.digest, store=store)
+    decision = read_decision([report.digest], store=store)
+    pair = [kept_audit(report)]
     decision = decide(
-        decision, recommendation="retrain", reasons="x", language="en", by="a", store=store
+        decision,
+        pair=pair,
+        recommendation="retrain",
+        reasons="x",
+        language="en",
+        by="a",
+        store=store,
     )
     path = write_zip(bundle_report(report), tmp_path / "report.zip")
     assert verify_path(path, capsys)["unchecked"] == []
-    sign(decision, name="A. Auditor", role="auditor", by="a", store=store)
+    sign(decision, pair=pair, name="A. Auditor", role="auditor", by="a", store=store)
     assert verify_path(path, capsys)["unchecked"] == [
         "The decision was changed after it was written."
     ]
