@@ -24,6 +24,9 @@ _MAX_NAMED = 20
 class Span:
     """The characters `start` to `end` (exclusive) of a text, and their label.
 
+    `kind` is the kind of text (of `audit.deid.redact.kinds`) that a person says it is; "" leaves
+    the kind to the form and the cues.
+
     Raises ValueError if the span is empty or begins before the text, or if the label is empty, too
     long, or holds white space or characters that cannot be printed.
     """
@@ -31,6 +34,7 @@ class Span:
     start: int
     end: int
     label: str
+    kind: str = ""
 
     def __post_init__(self) -> None:
         """Check offsets and label, once."""

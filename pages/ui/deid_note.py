@@ -286,7 +286,7 @@ def _correct(
     """Apply a wish and rerun the page, or draw why it is refused."""
     if place and scope != _HERE:
         text = note.document.text[place[0] : place[1]]
-    wish = Wish(label=label, text=text, place=(place[0], place[1]) if place else None)
+    wish = Wish(label, text=text, place=(place[0], place[1]) if place else None)
     with st.spinner(say.text("deidentify_correcting")):
         n_notes = attempt(say, lambda: desk.correct(wish, scope == _SET))
     if n_notes is None:

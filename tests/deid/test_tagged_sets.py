@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from audit.deid.find.rules import RuleTagger
+from audit.deid.redact.kinds import group_marks
 from audit.deid.redact.release import MODES, Release
 from audit.deid.redact.sexes import sex_of_given_name
 from audit.deid.sets import tagged_sets as sets
@@ -70,13 +71,13 @@ def make(tmp_path: Path) -> Any:
 
 
 def add(tagged: TaggedSet, number: int, text: str, *, is_everywhere: bool = False) -> int:
-    wish = Wish(label=QUASI, text=text)
+    wish = Wish("other", text=text)
     return sets.correct_set(tagged, wish, number=number, user="ann", is_everywhere=is_everywhere)
 
 
 def take(tagged: TaggedSet, number: int) -> Span:
     span = sets.note_at(tagged, number, index=sets.read_index(tagged)).document.spans[0]
-    wish = Wish(label="", place=(span.start, span.end))
+    wish = Wish("", place=(span.start, span.end))
     sets.correct_set(tagged, wish, number=number, user="ben", is_everywhere=False)
     return span
 
@@ -90,9 +91,9 @@ def note(*spans: Span, text: str = TEXT) -> TaggedDocument:
     return build_document("1", text=text, spans=spans)
 
 
-def changed(document: TaggedDocument, label: str = LABEL, **wish: Any) -> tuple[Any, Any] | None:
+def changed(document: TaggedDocument, group: str = "place", **wish: Any) -> tuple[Any, Any] | None:
     """Return what a wish takes away and what it puts in the place, as (start, end, label)."""
-    correction = sets.make_correction(document, Wish(label=label, **wish), user="ann")
+    correction = sets.make_correction(document, Wish(group, **wish), user="ann")
     if correction is None:
         return None
     rows = [
@@ -103,29 +104,66 @@ def changed(document: TaggedDocument, label: str = LABEL, **wish: Any) -> tuple[
 
 def test_a_wish_is_made_true_everywhere_and_nothing_is_uncovered() -> None:
     marked_note = note(Span(0, 4, LABEL))
-    assert changed(marked_note, QUASI, text=" 高橋 ") == ([], [(5, 7, QUASI), (31, 33, QUASI)])
-    assert changed(marked_note, text="Ann") == ([], [(11, 14, LABEL), (26, 29, LABEL)])
-    assert changed(note(), place=(16, 22)) == ([], [(16, 22, LABEL)])
-    assert changed(note(), place=(14, 19)) == ([], [(15, 18, LABEL)]), "without white space"
+    assert changed(marked_note, "name", text=" 高橋 ") == ([], [(5, 7, QUASI), (31, 33, QUASI)])
+    assert changed(marked_note, text="Ann") == ([], [(11, 14, QUASI), (26, 29, QUASI)])
+    assert changed(note(), place=(16, 22)) == ([], [(16, 22, QUASI)])
+    assert changed(note(), place=(14, 19)) == ([], [(15, 18, QUASI)]), "without white space"
     pieces = note(Span(0, 2, LABEL), Span(2, 4, QUASI))
-    assert changed(pieces, place=(0, 4)) == ([(0, 2, LABEL), (2, 4, QUASI)], [(0, 4, LABEL)])
+    assert changed(pieces, "name", place=(0, 4)) == (
+        [(0, 2, LABEL), (2, 4, QUASI)],
+        [(0, 4, LABEL)],
+    )
     assert changed(marked_note, "contact", text="高橋健一") == (
         [(0, 4, LABEL)],
         [(0, 4, "contact")],
     )
-    assert changed(note(Span(1, 3, QUASI)), place=(2, 5)) == ([], [(2, 5, LABEL)])
+    assert changed(note(Span(1, 3, QUASI)), place=(2, 5)) == ([], [(2, 5, QUASI)])
     for document, wish in (
         (marked_note, {"place": (1, 3)}),
-        (marked_note, {"place": (0, 4)}),
+        (marked_note, {"group": "name", "place": (0, 4)}),
         (note(), {"text": "佐藤"}),
         (note(), {"text": "  "}),
         (note(), {"text": "nnua"}),
-        (note(), {"label": "", "text": "高橋"}),
+        (note(), {"group": "", "text": "高橋"}),
     ):
         assert changed(document, **wish) is None
     for place in ((3, 3), (5, 4), (0, len(TEXT) + 1), (-1, 2), (14, 15)):
         with pytest.raises(AuditError, match="no such place"):
             changed(note(), place=place)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_persons_word_on_what_stands_at_a_mark_decides_its_type_and_its_replacement(
+    mode: str,
+) -> None:
+    text = "Seen in Boston by Dr. Hayes; MRN 4471902, SSN 123-45-6789; a 72-year-old potter."
+    boston = Span(8, 14, LABEL)
+    rows = {
+        "Boston": ("place", QUASI, "[PLACE]"),
+        "Hayes": ("name", QUASI, "[NAME]"),
+        "4471902": ("number", "linkage_code", "[ID]"),
+        "123-45-6789": ("number", "personal_id_code", "[ID]"),
+        "72-year-old": ("date", QUASI, "[AGE]"),
+        "potter": ("work", QUASI, "[OTHER]"),
+        "by": ("name", QUASI, "[NAME]"),
+    }
+    document = note(boston, text=text)
+    for phrase, (group, label, placeholder) in rows.items():
+        start = text.index(phrase)
+        wish = Wish(group, place=(start, start + len(phrase)))
+        correction = sets.make_correction(document, wish, user="ann")
+        assert correction is not None and [x.label for x in correction.spans] == [label]
+        read_correction = Correction.model_validate_json(correction.to_bytes())
+        assert read_correction == correction, "a kept set remembers the kind"
+        (group_found,) = (found for _, found in group_marks(note(*correction.spans, text=text)))
+        assert group_found == group
+        released = sets.release_note(
+            document, row=1, release=Release(mode=mode, seed=1), corrections=[correction]
+        )
+        assert phrase not in released.released.split()
+        if mode == "placeholder":
+            assert placeholder in released.released
+    assert changed(document, "name", place=(8, 14)) is None, "it is one already"
 
 
 def test_marks_are_taken_away_at_a_place_or_wherever_they_are_on_a_text() -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
+from audit.deid.find.rules import is_full_name
 from audit.names.pools import english_names
 from audit.notes.folding import fold_text
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
@@ -63,6 +65,29 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 """In the order of tables. A `state` is a state, prefecture or country; an `organisation` a
 hospital, school or employer; `social_security` is a number that each citizen has; `age_above_89`
 is also an age that cannot be read."""
+
+GROUPS: dict[str, tuple[Kind, ...]] = {
+    "name": ("name",),
+    "date": ("date", "year", "time", "age", "age_above_89"),
+    "place": ("place", "state", "organisation", "postcode"),
+    "contact": ("telephone", "fax", "email", "web_address", "ip_address"),
+    "number": (
+        "other_id",
+        "social_security",
+        "record_number",
+        "health_plan",
+        "account",
+        "licence",
+        "vehicle",
+        "device",
+    ),
+    "work": ("profession",),
+    "other": ("other", "sex"),
+}
+"""The groups of kinds among which a person chooses. The first kind of a group is meant if neither
+form nor cues show another one of it."""
+_GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
+_PUBLIC_NUMBERS: tuple[Kind, ...] = ("social_security", "health_plan")
 
 PARTS, _TABLE = read_pattern_table(__file__)
 """The named patterns of `kinds.txt`."""
@@ -134,13 +159,55 @@ def group_spans(document: TaggedDocument) -> list[list[Span]]:
 def join_marks(document: TaggedDocument) -> Iterator[tuple[Mark, list[Span]]]:
     """Yield each mark of a note with its spans.
 
-    Spans that share characters are one mark, spans that only touch are not. A mark has the label of
-    its longest span; of spans of equal length, of the riskiest.
+    Spans that share characters are one mark, spans that only touch are not. A mark has the label
+    and the kind of its longest span; of spans of equal length, of the riskiest.
     """
     for spans in group_spans(document):
-        risks = [(-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label) for x in spans]
-        joined = Span(spans[0].start, max(x.end for x in spans), min(risks)[-1])
+        main_span = min(
+            spans,
+            key=lambda x: (-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label),
+        )
+        end = max(x.end for x in spans)
+        joined = Span(spans[0].start, end, main_span.label, main_span.kind)
         yield mark_of(document.text, joined), spans
+
+
+def group_marks(document: TaggedDocument) -> list[tuple[Span, str]]:
+    """Return each mark of a note with its group; "" if its label is of none of the five types."""
+    return [(mark.span, _group_at(mark)) for mark, _ in join_marks(document)]
+
+
+def group_of(text: str, span: Span) -> str:
+    """Return the group of the kind of text at a span, as `group_marks` does."""
+    return _group_at(mark_of(text, span))
+
+
+def _group_at(mark: Mark) -> str:
+    label = FIVE_TYPES.map_label(mark.span.label)
+    if label == CONTACT:
+        return "contact"
+    return _GROUP_OF[kind_at(mark)] if label else ""
+
+
+def span_of_group(text: str, start: int, end: int, *, group: str) -> Span:
+    """Return the span of a place that a person says to be of a group of `GROUPS`.
+
+    The type follows from the group, the form and the cues: a full name is an identifier, a part of
+    a name a quasi-identifier; the number of a public body is a personal ID code. The span has a
+    kind of its own if its form and cues would show a kind of another group.
+    """
+    match group:
+        case "contact":
+            label = CONTACT
+        case "number":
+            is_public = kind_of(text, Span(start, end, LINKAGE_CODE)) in _PUBLIC_NUMBERS
+            label = PERSONAL_ID_CODE if is_public else LINKAGE_CODE
+        case "name":
+            label = IDENTIFIER if is_full_name(text[start:end]) else QUASI_IDENTIFIER
+        case _:
+            label = QUASI_IDENTIFIER
+    span = Span(start, end, label)
+    return span if group_of(text, span) == group else replace(span, kind=GROUPS[group][0])
 
 
 def kind_of(text: str, span: Span) -> Kind:
@@ -156,13 +223,16 @@ def kind_of(text: str, span: Span) -> Kind:
     Returns
     -------
     kind
-        One of `KINDS`; "other" if nothing tells the kind, or the label has no type.
+        One of `KINDS`; "other" if nothing tells the kind, or the label has no type. What a person
+        says about the span comes first.
     """
     return kind_at(mark_of(text, span))
 
 
 def kind_at(mark: Mark) -> Kind:
     """Return the kind of text at a mark, as `kind_of` does."""
+    if mark.span.kind:
+        return mark.span.kind  # type: ignore[return-value]
     mark = mark.fold()
     label = FIVE_TYPES.map_label(mark.span.label)
     if label == IDENTIFIER:
@@ -246,8 +316,8 @@ def fits_name(mark: Mark) -> bool:
 
 
 def is_named(mark: Mark) -> bool:
-    """Whether a title or a list of names shows that a mark is a person's name."""
-    if _is_titled(mark):
+    """Whether a title, a list of names or a person tells that a mark is a person's name."""
+    if mark.span.kind == "name" or _is_titled(mark):
         return True
     if not mark.folded.isascii():
         bare = mark.folded.replace(" ", "")

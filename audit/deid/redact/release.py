@@ -395,7 +395,7 @@ class _Surrogates:
             is_clear = not groups.isdisjoint(_GROUPS.get(kind, ())) or _is_kind_clear(
                 mark, kind, dates
             )
-            is_clear = (is_clear or is_known) and span in personal
+            is_clear = (is_clear or is_known or bool(span.kind)) and span in personal
             mark_kinds.append((mark, kind if is_clear else "", dates if is_clear else []))
         note_dates = (note_date for *_, dates in mark_kinds for note_date in dates)
         mover = _Mover(shift, note_dates, language=language)

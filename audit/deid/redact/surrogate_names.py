@@ -62,6 +62,8 @@ class NameSurrogates:
         """Whether a mark consists of parts of names that the notes contain in full."""
         if mark.span.label not in (IDENTIFIER, QUASI_IDENTIFIER):
             return False
+        if mark.span.kind not in ("", "name"):
+            return False
         if mark.folded.isupper() and _LETTERS.fullmatch(mark.folded):
             letters = [char.casefold() for char in mark.folded if char.isalpha()]
             if self._find_owner(letters) is not None and kind_at(mark) in ("name", "other"):

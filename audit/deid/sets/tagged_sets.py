@@ -14,7 +14,7 @@ import secrets
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -26,7 +26,7 @@ from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.rules import find_clinical_places
 from audit.deid.find.tagger import Tagger, tag_and_check
 from audit.deid.redact.keys import KEY, read_key
-from audit.deid.redact.kinds import Kind
+from audit.deid.redact.kinds import Kind, group_of, span_of_group
 from audit.deid.redact.persons import Names, PatientNames, read_people, split_spaced_name
 from audit.deid.redact.policy import ALL_OUT, Policy
 from audit.deid.redact.release import SURROGATE, Release, Replacement
@@ -71,7 +71,7 @@ _LATIN = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ
 _Written = Annotated[
     Span,
     BeforeValidator(lambda span: Span(*span) if isinstance(span, list | tuple) else span),
-    PlainSerializer(lambda span: [span.start, span.end, span.label]),
+    PlainSerializer(lambda span: [x for x in astuple(span) if x != ""]),
 ]
 
 
@@ -116,12 +116,13 @@ def apply_corrections(
 
 @dataclass(frozen=True)
 class Wish:
-    """A person's wish for a text in a note: a mark of type `label` on it, or no mark ("").
+    """A person's wish for a text in a note: a mark of a `group` on it, or no mark ("").
 
-    It applies to the `place` (start, end) alone, or to every place where `text` stands.
+    The groups are those of `kinds.GROUPS`. The wish applies to the `place` (start, end) alone, or
+    to every place where `text` stands.
     """
 
-    label: str
+    group: str
     text: str = ""
     place: tuple[int, int] | None = None
 
@@ -132,19 +133,20 @@ def make_correction(
     """Return the correction that fulfils a wish in a note; None if nothing needs to change.
 
     A new mark replaces the marks inside it. No mark is made inside a larger one, and a mark that
-    overlaps the new one in part stays, so that marking never uncovers text. A wish without a label
+    overlaps the new one in part stays, so that marking never uncovers text. A mark of the group
+    stays as it is. A wish without a group
     removes the marks that overlap its place, and the marks on exactly its text.
     """
     text, places = document.text, set(_find_places(document.text, wish.text))
     chosen_places = set() if wish.place is None else {_trim_place(text, *wish.place)}
     gone: set[Span] = set()
     new_spans: set[Span] = set()
-    if wish.label:
+    if wish.group:
         for start, end in places | chosen_places:
             inside = {span for span in document.spans if start <= span.start and span.end <= end}
             if _is_covered(start, end, inside) or not _is_covered(start, end, document.spans):
                 gone |= inside
-                new_spans.add(Span(start, end, wish.label))
+                new_spans.add(_find_or_make_span(text, start, end, group=wish.group, spans=inside))
         gone, new_spans = gone - new_spans, new_spans - gone
     else:
         gone = {
@@ -163,6 +165,15 @@ def make_correction(
         spans=tuple(sorted(new_spans or gone)),
         gone=tuple(sorted(gone if new_spans else ())),
     )
+
+
+def _find_or_make_span(
+    text: str, start: int, end: int, *, group: str, spans: Iterable[Span]
+) -> Span:
+    """Return the span of exactly this place and group, or a new one."""
+    same_spans = (span for span in sorted(spans) if (span.start, span.end) == (start, end))
+    of_group = (span for span in same_spans if group_of(text, span) == group)
+    return next(of_group, None) or span_of_group(text, start, end, group=group)
 
 
 def _is_covered(start: int, end: int, spans: Iterable[Span]) -> bool:
@@ -424,6 +435,17 @@ def correct_set(
 
     The place of the wish belongs to note `number`. Raises AuditError if nothing changes.
     """
+    changes = plan_corrections(tagged, wish, number=number, user=user, is_everywhere=is_everywhere)
+    if not changes:
+        raise no_change_error()
+    keep_corrections(tagged, changes)
+    return len(changes)
+
+
+def plan_corrections(
+    tagged: TaggedSet, wish: Wish, *, number: int, user: str, is_everywhere: bool
+) -> list[Correction]:
+    """Return the corrections that `correct_set` would keep, one for each note that changes."""
     corrections, batch = corrections_of(tagged), secrets.token_hex(8) if is_everywhere else ""
     elsewhere, wanted_bytes = replace(wish, place=None), json_text(wish.text.strip())
     new_corrections = []
@@ -436,11 +458,7 @@ def correct_set(
         new_corrections.append(
             make_correction(document, note_wish, user=user, number=n, batch=batch)
         )
-    changes = [correction for correction in new_corrections if correction is not None]
-    if not changes:
-        raise no_change_error()
-    keep_corrections(tagged, changes)
-    return len(changes)
+    return [correction for correction in new_corrections if correction is not None]
 
 
 def undo_correction(tagged: TaggedSet, number: int, *, user: str) -> None:
