@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import streamlit as st
 
@@ -30,6 +30,7 @@ from audit.deid.sets.tagged_sets import (
     TAGGED_SETS,
     ByNote,
     Correction,
+    ReleasedNote,
     TaggedSet,
     Wish,
     census_of,
@@ -38,6 +39,7 @@ from audit.deid.sets.tagged_sets import (
     make_correction,
     no_change_error,
     note_at,
+    plan_corrections,
     read_notes,
     release_note,
     tag_text,
@@ -53,12 +55,36 @@ from audit.patients.register import REGISTER_ENDINGS
 from audit.words import Words
 from pages.ui import blocks, cached, deid_measures, deid_training, display_names
 from pages.ui.access import identify_person, is_revealed, log_action, may_or_explain
-from pages.ui.blocks import format_moment, format_percent, format_percent_interval
+from pages.ui.blocks import (
+    escape_markdown,
+    format_moment,
+    format_percent,
+    format_percent_interval,
+)
 from pages.ui.corpus import ask_file
 from pages.ui.deid_leftovers import draw_leftovers
-from pages.ui.deid_note import SCOPES, Desk, draw_copies, draw_files, draw_language, draw_note
+from pages.ui.deid_note import (
+    SCOPES,
+    Desk,
+    draw_copies,
+    draw_files,
+    draw_language,
+    draw_note,
+    draw_side,
+)
 from pages.ui.display_names import kind_name, label_name, policy_name, tagger_name
-from pages.ui.form import ask_line, choose, choose_kept, choose_some, draw_button, pick, upload
+from pages.ui.form import (
+    ask_line,
+    choose,
+    choose_kept,
+    choose_some,
+    draw_button,
+    pick,
+    read_choice,
+    read_choices,
+    upload,
+)
+from pages.ui.note_text import note_box
 from pages.ui.running import FollowedJobs
 from pages.ui.section import (
     Table,
@@ -92,68 +118,114 @@ _ONLY = ("all", "with", "without", "corrected")
 _NUMBER = "deidentify_number"
 OWN = "own"
 """Code of a policy from an uploaded file."""
-TABS, VIEWS = ("notes", "measures", "training"), ("new", "kept")
-WAYS = ("paste", "upload", "file")
-_TEXT, _READ, _FOUND, _UPLOADED = (
+_POLICIES = (*READY, OWN)
+TABS = ("paste", "upload", "file", "kept", "measures", "training")
+_TEXT, _READ, _FOUND, _UPLOADED, _IS_WRITING, _DONE = (
     "deidentify_text",
     "deidentify_read",
     "deidentify_found",
     "deidentify_uploaded",
+    "deidentify_is_writing",
+    "deidentify_done",
 )
+"""Keys of the session: the text in the box, the text that was read, its marks and corrections, the
+uploaded files, whether the text is being changed, and the set that was just finished."""
+
+
+def draw_tabs(say: Words) -> None:
+    """Draw the choice of a tab in the line of the title."""
+    _read_old_link()
+    choose(say, "deidentify_tab", TABS)
 
 
 def draw(say: Words) -> None:
-    """Draw the tab that the link opens; a link to a score or a kept set opens its tab."""
-    query = st.query_params
-    if "tab" not in query and "score" in query:
-        query["tab"] = "measures"
-    if "view" not in query and "tagged" in query and query.get("tab", TABS[0]) == TABS[0]:
-        query["view"] = "kept"
-    other_tabs = {"measures": deid_measures.draw, "training": deid_training.draw}
-    if (tab := choose(say, "deidentify_tab", TABS)) in other_tabs:
-        other_tabs[tab](say)
-        return
-    draw_remark(say, "deidentify_below")
-    JOBS.draw(say)
-    if choose(say, "deidentify_view", VIEWS) == "kept":
+    """Draw the chosen tab."""
+    tab = read_choice(TABS, parameter="tab")
+    if tab == "measures":
+        deid_measures.draw(say)
+    elif tab == "training":
+        deid_training.draw(say)
+    elif tab == "kept":
+        JOBS.draw(say)
         draw_kept(say)
     elif may_or_explain("ran", say):
-        draw_new(say)
+        draw_new(say, tab)
 
 
-def draw_new(say: Words) -> None:
-    """Draw the choice of notes and settings, and the result of a pasted text."""
-    left, right = st.columns([3, 2], gap="large")
-    with right, st.container(border=True, key="deidentify_settings"):
-        draw_heading(say, "deidentify_settings")
-        tagger, policy = _ask_tagger(say), attempt(say, lambda: _ask_policy(say)) or ALL_OUT
-        uncopied = _ask_uncopied(say, tagger)
-        release = _ask_release(say)
-    request_fields: dict[str, Any] = {
-        "tagger": tagger,
-        "release": release,
-        "policy": policy,
-        "uncopied": uncopied,
-    }
-    with left:
-        input_kind = choose(say, "deidentify_way", WAYS)
-        try:
-            if input_kind == "paste":
-                _draw_paste(say, **request_fields)
-            else:
-                _draw_file(say, input_kind, **request_fields)
-        except AuditError as error:
-            blocks.draw_refusal(say, error)
-    _draw_coverage(say, policy, tagger=tagger)
-    if input_kind == "paste" and tagger.is_quick and st.session_state.get(_READ):
-        _draw_pasted(say, st.session_state[_READ], tagger=tagger, release=release, policy=policy)
+def _read_old_link() -> None:
+    """Let a link open its tab; links used to have a view and a way of handing in notes."""
+    query = st.query_params
+    view, way, tab = query.pop("view", ""), query.pop("way", ""), query.get("tab", "")
+    if tab not in TABS:
+        query.pop("tab", None)
+        is_kept = view == "kept" or (not view and "tagged" in query)
+        tab = "measures" if "score" in query else "kept" if is_kept else way
+        if tab in TABS[1:]:
+            query["tab"] = tab
+
+
+def draw_new(say: Words, tab: str) -> None:
+    """Draw the settings, the notes to hand in, and the result of a pasted text."""
+    fields, reading = _draw_settings(say), st.session_state.get(_READ)
+    is_quick = fields["tagger"].is_quick
+    if tab == "paste" and is_quick and reading and not st.session_state.get(_IS_WRITING):
+        _draw_pasted(say, reading, **fields)
+        return
+    try:
+        if tab == "paste":
+            left, right = st.columns(2, gap="medium")
+            with left:
+                _draw_paste(say, **fields)
+            with right:
+                draw_side(say, "released")
+                st.html(note_box(say.html("deidentify_no_text"), tone="ka-released ka-is-empty"))
+        else:
+            _draw_file(say, tab, **fields)
+    except AuditError as error:
+        blocks.draw_refusal(say, error)
+    JOBS.draw(say)
+
+
+def _draw_settings(say: Words) -> dict[str, Any]:
+    """Draw the settings, folded into one line that says them; return the fields of a request."""
+    policy_code, mode = read_choice(_POLICIES, parameter="policy"), _read_mode()
+    line = say.text(
+        "deidentify_settings_line",
+        tagger=escape_markdown(tagger_name(say, _read_tagger_id())),
+        policy=say.text(f"deidentify_policy_{policy_code}"),
+        mode=say.text(f"deidentify_mode_{mode}"),
+    )
+    with st.expander(line, key="deidentify_settings"):
+        left, middle, right = st.columns(3, gap="medium")
+        with left:
+            tagger = _ask_tagger(say)
+            uncopied = _ask_uncopied(say, tagger)
+        with middle:
+            policy = attempt(say, lambda: _ask_policy(say)) or ALL_OUT
+        with right:
+            release = _ask_release(say)
+        _draw_figures(say, tagger)
+        _draw_coverage(say, policy, tagger=tagger)
+    return {"tagger": tagger, "release": release, "policy": policy, "uncopied": uncopied}
 
 
 # Tagger, policy and release; all are codes in the link.
 
 
+def _read_tagger_id() -> str:
+    """Return the identifier of the tagger that `_ask_tagger` will return."""
+    tagger_ids = [tagger.tagger_id for tagger in cached.taggers()]
+    main_id = read_choice(tagger_ids, parameter="tagger")
+    extra_ids = read_choices([code for code in tagger_ids if code != main_id], parameter="beside")
+    return TAGGER_SEPARATOR.join((main_id, *extra_ids))
+
+
+def _read_mode() -> str:
+    return read_choice(MODES, parameter="mode")
+
+
 def _ask_tagger(say: Words) -> KnownTagger:
-    """Draw the choice of a tagger, with its description and its measured rates."""
+    """Draw the choice of a tagger, with its description."""
     taggers = {tagger.tagger_id: tagger for tagger in cached.taggers()}
     names = {code: tagger_name(say, code) for code in taggers}
     tagger = taggers[choose(say, "deidentify_tagger", names, is_long=True)]
@@ -161,9 +233,14 @@ def _ask_tagger(say: Words) -> KnownTagger:
     extra_ids = choose_some(say, "deidentify_beside", other_names, is_long=True, is_all=False)
     for kind in dict.fromkeys(taggers[code].kind for code in (tagger.tagger_id, *extra_ids)):
         draw_remark(say, f"deidentify_about_{kind}")
-    if extra_ids:
-        draw_remark(say, "deidentify_united")
-        tagger = find_tagger(TAGGER_SEPARATOR.join((tagger.tagger_id, *extra_ids)))
+    if not extra_ids:
+        return tagger
+    draw_remark(say, "deidentify_united")
+    return find_tagger(TAGGER_SEPARATOR.join((tagger.tagger_id, *extra_ids)))
+
+
+def _draw_figures(say: Words, tagger: KnownTagger) -> None:
+    """Draw the measured rates of a tagger."""
     lines = []
     for figures in shipped_figures(tagger.tagger_id):
         rates = {
@@ -187,7 +264,6 @@ def _ask_tagger(say: Words) -> KnownTagger:
         share = format_percent(counts["n_found"] / counts["n_gold"])
         draw_remark(say, "deidentify_validation", share=share, **numbers)
     draw_remark(say, "deidentify_unmeasured")
-    return tagger
 
 
 def _ask_uncopied(say: Words, tagger: KnownTagger) -> Uncopied:
@@ -223,7 +299,7 @@ def _ask_release(say: Words) -> Release:
 
 def _ask_policy(say: Words) -> Policy:
     """Draw the choice of a policy; if an own policy has no file, everything is taken out."""
-    code = choose(say, "deidentify_policy", (*READY, OWN))
+    code = choose(say, "deidentify_policy", _POLICIES)
     if code != OWN:
         return READY[code]
     for file in upload(say, "deidentify_policy_file", ["json"], max_mb=1, file_kind="policy"):
@@ -253,30 +329,37 @@ def _draw_coverage(say: Words, policy: Policy, *, tagger: KnownTagger) -> None:
 
 def _draw_paste(say: Words, **request_fields: Any) -> None:
     """Draw the box for a text and the buttons beneath it."""
+    state = st.session_state
     st.text_area(
         say.text("deidentify_paste_label"),
         key=_TEXT,
-        height=330,
+        height=300,
         max_chars=MAX_TYPED_CHARS,
         help=say.text("deidentify_paste_help", n=f"{MAX_TYPED_CHARS:,}"),
         persist_state="session",
-        on_change=lambda: mark_unsaved(_TEXT, bool(st.session_state[_TEXT].strip())),
+        on_change=lambda: mark_unsaved(_TEXT, bool(state[_TEXT].strip())),
     )
 
     def take_example() -> None:
-        st.session_state[_TEXT] = st.session_state[_READ] = say.text("deidentify_example_note")
+        state[_TEXT] = state[_READ] = say.text("deidentify_example_note")
+        state[_IS_WRITING] = False
         mark_unsaved(_TEXT, False)
 
     with st.container(horizontal=True):
         is_asked = _draw_go_button(say, "paste")
         draw_button(say, "deidentify_example", icon="science", on_click=take_example)
-    text = st.session_state.get(_TEXT) or ""
+    text = state.get(_TEXT) or ""
     if is_asked and not text.strip():
         draw_remark(say, "deidentify_text_missing")
     elif is_asked and request_fields["tagger"].is_quick:
-        st.session_state[_READ] = text
+        state[_READ], state[_IS_WRITING] = text, False
+        st.rerun()
     elif is_asked:
         _start(single_text(text, source="pasted"), **request_fields)
+
+
+def _change_text() -> None:
+    st.session_state[_IS_WRITING] = True
 
 
 def _draw_go_button(say: Words, input_kind: str) -> bool:
@@ -285,25 +368,49 @@ def _draw_go_button(say: Words, input_kind: str) -> bool:
     )
 
 
+class _Answer(NamedTuple):
+    """What a tagger answered about a pasted text."""
+
+    question: tuple[str, str, list[Any]]
+    note: ReleasedNote
+    corrections: list[Correction]
+    key: Key
+
+
+def _tag_pasted(
+    text: str, *, tagger: KnownTagger, policy: Policy
+) -> tuple[ReleasedNote, list[Correction], Key]:
+    """Return a pasted text with its marks, its corrections by hand, and the key of its surrogates.
+
+    Only this session remembers them. Corrections and key stay while the text is the same.
+    """
+    question = (text, tagger.digest, policy.decisive())
+    answer: _Answer | None = st.session_state.get(_FOUND)
+    if answer is None or answer.question != question:
+        loaded = load_tagger(tagger.tagger_id)
+        note = tag_text(text, tagger=loaded, release=Release(), policy=policy)
+        log_action("ran", kind="tagging", n_notes=1, n_spans=len(note.document.spans))
+        is_same_text = answer is not None and answer.question[0] == text
+        corrections, key = answer[2:] if answer and is_same_text else ([], Key.new())
+        answer = st.session_state[_FOUND] = _Answer(question, note, corrections, key)
+    return answer[1:]
+
+
 def _draw_pasted(
-    say: Words, text: str, *, tagger: KnownTagger, release: Release, policy: Policy
+    say: Words,
+    text: str,
+    *,
+    tagger: KnownTagger,
+    release: Release,
+    policy: Policy,
+    uncopied: Uncopied,
 ) -> None:
     """Draw the marks of a pasted text, and the corrections by hand.
 
-    The person has pasted its names, so it can be corrected without a reveal. Only this session
-    remembers the last answer, its corrections and the key of its surrogates.
+    The person has pasted its names, so it can be corrected without a reveal.
     """
-    question = (text, tagger.digest, policy.decisive())
-    last_answer = st.session_state.get(_FOUND)
     try:
-        if last_answer is None or last_answer[0] != question:
-            loaded = load_tagger(tagger.tagger_id)
-            tagged_note = tag_text(text, tagger=loaded, release=release, policy=policy)
-            log_action("ran", kind="tagging", n_notes=1, n_spans=len(tagged_note.document.spans))
-            new_corrections: list[Correction] = []
-            last_answer = (question, tagged_note, new_corrections, Key.new())
-            st.session_state[_FOUND] = last_answer
-        _, first_note, corrections, key = last_answer
+        first_note, corrections, key = _tag_pasted(text, tagger=tagger, policy=policy)
         if release.key and not release.is_linked:
             release = release.with_(key=key)
         tagged_note = release_note(
@@ -311,30 +418,29 @@ def _draw_pasted(
         )
     except AuditError as error:
         blocks.draw_refusal(say, error)
+        draw_button(say, "deidentify_change", icon="edit", on_click=_change_text)
         return
-    draw_heading(say, "deidentify_result")
-    if (form := find_text_form(text, subject="notes")) != "plain":
-        draw_remark(say, f"deidentify_read_{form}")
     census = census_of(tagged_note) | release.describe()
     if policy.kinds_left:
         census |= policy_part(policy, first_note.left)
-    draw_language(say, census)
+
+    def draw_notices() -> None:
+        if (form := find_text_form(text, subject="notes")) != "plain":
+            draw_remark(say, f"deidentify_read_{form}")
+        draw_language(say, census)
+
+    draw_note(
+        say,
+        tagged_note,
+        key="deidentify_pasted",
+        desk=_open_desk(tagged_note, corrections),
+        is_pasted=True,
+        draw_notices=draw_notices,
+        draw_actions=lambda: draw_button(
+            say, "deidentify_change", icon="edit", on_click=_change_text
+        ),
+    )
     _draw_left(say, census)
-
-    def correct(wish: Wish, is_everywhere: bool) -> int:
-        correction = make_correction(tagged_note.document, wish, user=identify_person())
-        if correction is None:
-            raise no_change_error()
-        corrections.append(correction)
-        log_action("ran", kind="correction", n_spans=len(correction.spans))
-        return 1
-
-    def undo() -> None:
-        corrections.pop()
-        log_action("ran", kind="undone-correction")
-
-    desk = Desk(SCOPES[:-1], correct, undo)
-    draw_note(say, tagged_note, key="deidentify_pasted", desk=desk, is_pasted=True)
     draw_files(
         say,
         lambda: (tagged_note,),
@@ -345,11 +451,37 @@ def _draw_pasted(
     )
 
 
+def _open_desk(note: ReleasedNote, corrections: list[Correction]) -> Desk:
+    """Return the functions that correct a pasted note; they change the list of corrections."""
+
+    def plan(wish: Wish) -> Correction | None:
+        return make_correction(note.document, wish, user=identify_person())
+
+    def correct(wish: Wish, is_everywhere: bool) -> int:
+        correction = plan(wish)
+        if correction is None:
+            raise no_change_error()
+        corrections.append(correction)
+        log_action("ran", kind="correction", n_spans=len(correction.spans))
+        return 1
+
+    def undo() -> None:
+        corrections.pop()
+        log_action("ran", kind="undone-correction")
+
+    def count(wish: Wish, is_everywhere: bool) -> tuple[int, int]:
+        correction = plan(wish)
+        return (len(correction.spans), 1) if correction else (0, 0)
+
+    return Desk(SCOPES[:-1], correct, undo, count)
+
+
 # Files, and jobs.
 
 
 def _draw_file(say: Words, input_kind: str, **request_fields: Any) -> None:
     """Draw the choice of a file, and the button that starts its job."""
+    draw_remark(say, "deidentify_below")
     notes = _ask_upload(say) if input_kind == "upload" else None
     if input_kind == "file" and (file_choice := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=file_choice[0].file_id, columns=file_choice[1])
@@ -431,12 +563,13 @@ def _start(notes: NotesToTag, **request_fields: Any) -> None:
 def show_set(tagged_id: str) -> None:
     """Let the page show a kept set from its next run on."""
     st.query_params.pop("note", None)
-    st.query_params.update({"tagged": tagged_id, "view": "kept"})
+    st.query_params.update({"tagged": tagged_id, "tab": "kept"})
 
 
 def _show_result(say: Words, tagged_id: str) -> None:
     show_set(tagged_id)
-    draw_heading(say, "deidentify_done")
+    st.session_state[_DONE] = tagged_id
+    st.rerun()
 
 
 JOBS = FollowedJobs(kind=TaggingTask.job, page="deidentify", on_done=_show_result)
@@ -456,6 +589,8 @@ def draw_kept(say: Words) -> None:
     if n_reversible := sum(tagged.how.is_reversible for tagged in by_id.values()):
         draw_remark(say, "deidentify_n_reversible", n=f"{n_reversible:,}")
     tagged = by_id[choose_kept(say, "deidentify_kept", names, parameter="tagged")]
+    if st.session_state.pop(_DONE, "") == tagged.tagged_id:
+        draw_heading(say, "deidentify_done")
     question = TaggingTask(tagged_id=tagged.tagged_id).question()
     is_at_work = service.active_job(question.digest) is not None
     if tagged.how.is_reversible:
@@ -633,8 +768,14 @@ def _draw_notes(say: Words, tagged: TaggedSet, *, corrections: ByNote) -> None:
         undo_correction(tagged, number, user=identify_person())
         log_action("ran", kind="undone-correction", run=tagged.tagged_id, row=tagged_note.row)
 
+    def count(wish: Wish, is_everywhere: bool) -> tuple[int, int]:
+        corrections = plan_corrections(
+            tagged, wish, number=number, user=identify_person(), is_everywhere=is_everywhere
+        )
+        return sum(len(correction.spans) for correction in corrections), len(corrections)
+
     scopes = SCOPES if tagged.n_notes > 1 else SCOPES[:-1]
-    desk = Desk(scopes, correct, undo) if is_revealed() else None
+    desk = Desk(scopes, correct, undo, count) if is_revealed() else None
     draw_note(say, tagged_note, key="deidentify_note", desk=desk)
 
 
@@ -701,4 +842,4 @@ def _go_to_note(number: int) -> None:
     st.query_params["note"] = str(number + 1)
 
 
-draw_page("deidentify", draw)
+draw_page("deidentify", draw, draw_beside=draw_tabs)

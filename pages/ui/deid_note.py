@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import streamlit as st
 from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
@@ -14,10 +14,12 @@ from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentM
 
 from audit.deid.find.copies import CopiesSummary
 from audit.deid.find.known_names import read_certain_names
+from audit.deid.redact.kinds import GROUPS, group_marks
 from audit.deid.redact.name_places import NameFinder
 from audit.deid.redact.release import is_placeholder
 from audit.deid.sets.tagged_sets import (
     EXPORTED_CENSUS,
+    LETTERS,
     MAX_EXPORT_BYTES,
     PRIVATE,
     RELEASED,
@@ -25,8 +27,9 @@ from audit.deid.sets.tagged_sets import (
     Wish,
     export_name,
     export_notes,
+    no_change_error,
 )
-from audit.notes.spans import TYPES, Span, order_labels
+from audit.notes.spans import Span
 from audit.report.documents import Hit
 from audit.shelf import json_page
 from audit.stats import Rate
@@ -34,20 +37,14 @@ from audit.tables import UNDEFINED
 from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed
-from pages.ui.blocks import escape_html, escape_markdown, format_moment, format_percent
+from pages.ui.blocks import escape_html, format_moment, format_percent
 from pages.ui.display_names import label_name
-from pages.ui.form import choose_some, draw_button, draw_switch
+from pages.ui.form import choose_some, draw_button, draw_switch, read_choices
 from pages.ui.note_text import MarkLabel, note_box, note_html, note_plain
 from pages.ui.section import Table, attempt, draw_file_button, draw_heading, draw_remark, draw_table
 
-TONES = {
-    "identifier": "flagged",
-    "quasi_identifier": "other",
-    "personal_id_code": "number",
-    "linkage_code": "place",
-    "contact": "date",
-}
-"""Type -> tone of its mark; a tagger's own labels have the tone "unknown"."""
+OWN = "own"
+"""Code of the marks whose label is the tagger's own, of none of the five types."""
 MAX_CHARS = 50_000
 SCOPES = _HERE, _, _SET = ("here", "note", "set")
 """Scope of a correction: at its place, everywhere in the note, in all notes of the set."""
@@ -60,12 +57,30 @@ class Desk:
     """The functions that correct a note.
 
     `correct` applies a wish, in all notes if its flag is true, and returns the number of changed
-    notes; `undo` reverts the last correction of the note.
+    notes; `undo` reverts the last correction of the note. `count` returns how many places `correct`
+    would change, in how many notes.
     """
 
     scopes: tuple[str, ...]
     correct: Callable[[Wish, bool], int]
     undo: Callable[[], None]
+    count: Callable[[Wish, bool], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class _ShownMark:
+    """A mark of the note: its place, its group or `OWN`, the words beside it, its legal type."""
+
+    start: int
+    end: int
+    code: str
+    words: str
+    label: str
+
+    @property
+    def tone(self) -> str:
+        """The look of the mark."""
+        return "unknown" if self.code == OWN else self.code
 
 
 def draw_language(say: Words, census: Mapping[str, Any]) -> None:
@@ -96,93 +111,125 @@ def draw_copies(say: Words, copies: CopiesSummary) -> None:
             )
 
 
+def draw_side(say: Words, code: str) -> None:
+    """Draw the title of one side of a note: "source" or "released"."""
+    title = say.html(f"deidentify_side_{code}")
+    st.html(f"<h2 class='ka-side'>{title}</h2>")
+
+
 def draw_note(
-    say: Words, note: ReleasedNote, *, key: str, desk: Desk | None, is_pasted: bool = False
+    say: Words,
+    note: ReleasedNote,
+    *,
+    key: str,
+    desk: Desk | None,
+    is_pasted: bool = False,
+    draw_notices: Callable[[], object] = lambda: None,
+    draw_actions: Callable[[], object] = lambda: None,
 ) -> None:
     """Draw a note beside its released text; without a desk the note stays hidden.
 
     `is_pasted` is true for a text that this person has just pasted: nothing in it is masked.
+    `draw_notices` draws what must be read before the released text, `draw_actions` the buttons
+    under the note.
     """
-    counts = Counter(span.label for span in note.document.spans)
-    # An own label is text of a file, so it does not go into a link.
-    codes = {
-        label if label in TYPES else f"own-{place}": label
-        for place, label in enumerate(order_labels(counts))
-    }
-    names = {
-        code: say.text(
-            "kind_n", kind=escape_markdown(label_name(say, label)), n=f"{counts[label]:,}"
-        )
-        for code, label in codes.items()
-    }
-    chosen = choose_some(say, "deidentify_types", names) if names else ()
-    labels = [codes[code] for code in chosen]
-    if not counts:
-        draw_remark(say, "deidentify_nothing_here")
-    elif not note.replacements:
-        draw_remark(say, "deidentify_unmarked_here")
-    if desk is not None:
-        draw_remark(say, "deidentify_marker_how")
-    left, right = st.columns(2, gap="large")
-    for side, code in ((left, "source"), (right, "released")):
-        title = say.html(f"deidentify_side_{code}")
-        side.html(f"<h3 class='ka-side'>{title}</h3>")
+    marks = _read_marks(say, note)
+    codes = _read_chosen_codes(marks)
+    left, right = st.columns(2, gap="medium")
     with left:
+        draw_side(say, "source")
         if desk is None:
             draw_remark(say, "deidentify_hidden")
-        elif wish_fields := _draw_marker(
-            say, note, labels=labels, key=key, scopes=desk.scopes, is_pasted=is_pasted
-        ):
-            _correct(say, note, desk, **wish_fields)
-    text = _released_html(say, note, labels=labels, is_pasted=is_pasted)
-    right.html(note_box(text, tone="ka-released"))
-    if codes:
-        st.html(f'<p class="ka-legend">{"<br>".join(_meaning(say, x) for x in codes.values())}</p>')
+        else:
+            wish_fields = _draw_marker(
+                say, note, marks, codes=codes, key=key, desk=desk, is_pasted=is_pasted
+            )
+            if wish_fields and _correct(say, note, desk, **wish_fields):
+                st.rerun()
+        with st.container(horizontal=True):
+            draw_actions()
+            if desk is not None and note.corrections:
+                _draw_undo(say, note, desk, key=key)
+    with right:
+        draw_side(say, "released")
+        draw_notices()
+        text = _released_html(say, note, marks, codes=codes, is_pasted=is_pasted)
+        st.html(note_box(text, tone="ka-released"))
+        draw_remark(
+            say,
+            "deidentify_missed_stays"
+            if note.replacements
+            else "deidentify_unmarked_here"
+            if marks
+            else "deidentify_nothing_here",
+        )
+    _draw_kinds(say, marks)
     if desk is not None:
         _draw_corrections(say, note, desk, key=key, is_pasted=is_pasted)
     elif note.corrections:
         draw_remark(say, "deidentify_fix_hidden")
 
 
-def _meaning(say: Words, label: str) -> str:
-    tone, about_key = TONES.get(label, "unknown"), label if label in TYPES else "other"
-    name, meaning = escape_html(label_name(say, label)), say.html(f"deidentify_about_{about_key}")
-    return f'<mark class="ka-mark ka-mark-{tone}">{name}</mark> {meaning}'
-
-
-def _stretches(note: ReleasedNote, *, labels: Collection[str]) -> list[tuple[int, int, str]]:
+def _read_marks(say: Words, note: ReleasedNote) -> list[_ShownMark]:
     """Return the marks of a note; overlapping spans form one mark, as in the replacement."""
-    stretches: list[tuple[int, int, str]] = []
-    for mark in note.replacements or note.document.spans:
-        mark_labels = (mark.label,) if isinstance(mark, Span) else (mark.label, *mark.labels)
-        visible_labels = [label for label in mark_labels if label in labels]
-        if (
-            visible_labels
-            and mark.end <= MAX_CHARS
-            and (not stretches or mark.start >= stretches[-1][1])
-        ):
-            stretches.append((mark.start, mark.end, visible_labels[0]))
-    return stretches
+    return [
+        _ShownMark(
+            span.start,
+            span.end,
+            group or OWN,
+            say.text(f"deidentify_group_{group}") if group else label_name(say, span.label),
+            span.label,
+        )
+        for span, group in group_marks(note.document)
+    ]
+
+
+def _list_codes(marks: Iterable[_ShownMark]) -> list[str]:
+    has_own = any(mark.code == OWN for mark in marks)
+    return [*GROUPS, *[OWN] * has_own]
+
+
+def _read_chosen_codes(marks: Iterable[_ShownMark]) -> tuple[str, ...]:
+    codes = _list_codes(marks)
+    return read_choices(codes, parameter="kinds") or tuple(codes)
+
+
+def _draw_kinds(say: Words, marks: Sequence[_ShownMark]) -> None:
+    """Draw the legend of the kinds with their keys and counts; a click shows some of them alone."""
+    counts = Counter(mark.code for mark in marks)
+    names = {}
+    for number, code in enumerate(_list_codes(marks), start=1):
+        name = say.text(f"deidentify_group_{code}")
+        names[code] = say.text(
+            "deidentify_kind_n", digit=f"{number}", kind=name, n=f"{counts[code]:,}"
+        )
+    choose_some(say, "deidentify_kinds", names)
 
 
 def _released_html(
-    say: Words, note: ReleasedNote, *, labels: Collection[str], is_pasted: bool
+    say: Words,
+    note: ReleasedNote,
+    marks: Iterable[_ShownMark],
+    *,
+    codes: Collection[str],
+    is_pasted: bool,
 ) -> str:
-    """Return the released text as HTML; a surrogate has its type beside it.
+    """Return the released text as HTML; a surrogate has its kind beside it.
 
     The text may hold missed names. A name is masked if it was found elsewhere in the note, or if
     another tagger finds it. The replacements are no real names.
     """
+    marks_by_place = {mark.start: mark for mark in marks}
     by_start = {
         replacement.new_start: replacement for replacement in note.replacements if replacement.text
     }
 
     def label_of(hit: Hit) -> MarkLabel | None:
         replacement = by_start[hit.start]
-        if replacement.label not in labels:
+        mark = marks_by_place[replacement.start]
+        if mark.code not in codes:
             return None
-        word = "" if is_placeholder(replacement.text) else label_name(say, replacement.label)
-        return MarkLabel(word, TONES.get(replacement.label, "unknown"))
+        return MarkLabel("" if is_placeholder(replacement.text) else mark.words, mark.tone)
 
     hits = [
         Hit(replacement.new_start, replacement.new_end, "full", ())
@@ -216,13 +263,59 @@ def _cut_notice(say: Words, text: str) -> str:
 def _draw_marker(
     say: Words,
     note: ReleasedNote,
+    marks: Iterable[_ShownMark],
     *,
-    labels: Collection[str],
+    codes: Collection[str],
     key: str,
-    scopes: tuple[str, ...],
+    desk: Desk,
     is_pasted: bool,
 ) -> dict[str, Any]:
-    """Draw the note with marks that can be changed; return the fields of a new wish.
+    """Draw the note with marks that can be changed; return the fields of a new wish."""
+    text = note_plain(
+        note.document.text, names=cached.list_finder(None), is_shown=is_pasted or is_revealed()
+    )
+    scopes = desk.scopes
+    wish = _build_component()(
+        key=f"{key}_marker",
+        data={
+            "text": text[:MAX_CHARS],
+            "rest": _cut_notice(say, text),
+            "lang": say.language,
+            "letters": LETTERS,
+            "marks": [
+                (
+                    mark.start,
+                    mark.end,
+                    mark.code,
+                    mark.tone,
+                    mark.words,
+                    label_name(say, mark.label),
+                    mark.code in codes,
+                )
+                for mark in marks
+                if mark.end <= MAX_CHARS
+            ],
+            "kinds": [(group, say.text(f"deidentify_group_{group}")) for group in GROUPS],
+            "scopes": [(code, say.text(f"deidentify_scope_{code}")) for code in scopes],
+            "say": {
+                word: say.text(f"deidentify_marker_{word}", n="{n}")
+                for word in ("label", "panel", "scope", "none", "close", "places", "counting")
+            },
+            "count": _count_places(say, note, desk, key=key),
+        },
+        on_wish_change=lambda: None,
+        on_count_change=lambda: None,
+    ).wish
+    # Streamlit can deliver the same wish twice if another run interrupted the first.
+    last, state = f"{key}_asked", st.session_state
+    if not _is_wish(wish, scopes=scopes) or state.get(last) == wish["asked"]:
+        return {}
+    state[last] = wish["asked"]
+    return {field: wish[field] for field in ("place", "group", "scope")}
+
+
+def _build_component() -> Callable[..., Any]:
+    """Return the component that draws a note.
 
     The script is a file of this app, because the policy of `headers` blocks scripts that Streamlit
     inserts as text.
@@ -231,46 +324,32 @@ def _draw_marker(
     if manager.get_component_asset_root(_COMPONENT) is None:
         manifest = ComponentManifest("kart", "1", [ComponentConfig("marker", "marker")])
         manager.register_from_manifest(manifest, folder)
-    draw = st.components.v2.component(
+    return st.components.v2.component(
         _COMPONENT, js="marker.js", css="marker.css", isolate_styles=False
     )
-    text = note_plain(
-        note.document.text, names=cached.list_finder(None), is_shown=is_pasted or is_revealed()
-    )
-    wish = draw(
-        key=f"{key}_marker",
-        data={
-            "text": text[:MAX_CHARS],
-            "rest": _cut_notice(say, text),
-            "lang": say.language,
-            "marks": [
-                (start, end, label, TONES.get(label, "unknown"), label_name(say, label))
-                for start, end, label in _stretches(note, labels=labels)
-            ],
-            "types": [(label, label_name(say, label), TONES[label]) for label in TYPES],
-            "scopes": [(code, say.text(f"deidentify_scope_{code}")) for code in scopes],
-            "say": {
-                word: say.text(f"deidentify_marker_{word}")
-                for word in ("label", "panel", "scope", "none", "close")
-            },
-        },
-        on_wish_change=lambda: None,
-    ).wish
-    # Streamlit can deliver the same wish twice if another run interrupted the first.
-    last, state = f"{key}_asked", st.session_state
-    if not _is_wish(wish, scopes=scopes) or state.get(last) == wish["asked"]:
-        return {}
-    state[last] = wish["asked"]
-    return {field: wish[field] for field in ("place", "label", "scope")}
 
 
-def _is_wish(wish: Any, *, scopes: Sequence[str]) -> bool:
+def _count_places(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> dict[str, Any]:
+    """Return what the script asked for: how many places of all notes a wish would change."""
+    state, memory = st.session_state, f"{key}_count"
+    wish = dict(state.get(f"{key}_marker", {})).get("count")
+    if _is_wish(wish, scopes=desk.scopes) and wish["scope"] == _SET:
+        start, end = wish["place"]
+        place_text = note.document.text[start:end]
+        n_places, n_notes = desk.count(Wish(wish["group"], place_text, (start, end)), True)
+        label = say.text("deidentify_marker_change", n=f"{n_places:,}", notes=f"{n_notes:,}")
+        state[memory] = {"asked": wish["asked"], "n": n_places, "label": label}
+    counted: dict[str, Any] = state.get(memory, {})
+    return counted
+
+
+def _is_wish(wish: Any, *, scopes: Sequence[str]) -> TypeGuard[dict[str, Any]]:
     """Return whether a browser's message is a valid wish; such messages are untrusted."""
-    if not isinstance(wish, dict) or set(wish) != {"place", "label", "scope", "asked"}:
+    if not isinstance(wish, dict) or set(wish) != {"place", "group", "scope", "asked"}:
         return False
     place = wish["place"]
     is_place = isinstance(place, list) and [type(bound) for bound in place] == [int, int]
-    return is_place and wish["label"] in ("", *TYPES) and wish["scope"] in scopes
+    return is_place and wish["group"] in ("", *GROUPS) and wish["scope"] in scopes
 
 
 def _correct(
@@ -278,55 +357,37 @@ def _correct(
     note: ReleasedNote,
     desk: Desk,
     *,
-    label: str,
+    group: str,
     scope: str,
     place: Sequence[int] = (),
     text: str = "",
-) -> None:
-    """Apply a wish and rerun the page, or draw why it is refused."""
+) -> bool:
+    """Apply a wish and return whether the note has changed; if not, draw why."""
     if place and scope != _HERE:
         text = note.document.text[place[0] : place[1]]
-    wish = Wish(label, text=text, place=(place[0], place[1]) if place else None)
+    wish = Wish(group, text=text, place=(place[0], place[1]) if place else None)
     with st.spinner(say.text("deidentify_correcting")):
         n_notes = attempt(say, lambda: desk.correct(wish, scope == _SET))
     if n_notes is None:
-        return
+        return False
     if scope == _SET:
         st.toast(say.text("deidentify_corrected_n", n=f"{n_notes:,}"))
-    st.rerun()
+    return True
+
+
+def _draw_undo(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> None:
+    undo = "deidentify_fix_undo_all" if note.corrections[-1].batch else "deidentify_fix_undo"
+    if draw_button(say, undo, name=f"{key}_undo", icon="undo"):
+        desk.undo()
+        st.rerun()
 
 
 def _draw_corrections(
     say: Words, note: ReleasedNote, desk: Desk, *, key: str, is_pasted: bool
 ) -> None:
-    """Draw the form that corrects a typed text, the corrections so far, and the undo button."""
-    draw_heading(say, "deidentify_fix")
+    """Draw the form that corrects a typed text, and the corrections so far."""
     with st.expander(say.text("deidentify_typed"), key=f"{key}_typed"):
-        with st.form(f"{key}_typed_form", border=False, clear_on_submit=True):
-            text = st.text_input(
-                say.text("deidentify_typed_text"),
-                key=f"{key}_text",
-                max_chars=_MAX_TYPED_CHARS,
-                help=say.text("deidentify_typed_text_help"),
-            )
-            names = {label: label_name(say, label) for label in TYPES}
-            names[""] = say.text("deidentify_marker_none")
-            label = st.selectbox(
-                say.text("deidentify_typed_label"),
-                names,
-                key=f"{key}_label",
-                format_func=names.__getitem__,
-            )
-            scope = st.radio(
-                say.text("deidentify_marker_scope"),
-                desk.scopes[1:],
-                key=f"{key}_scope",
-                format_func=lambda code: say.text(f"deidentify_scope_{code}"),
-                horizontal=True,
-            )
-            is_asked = st.form_submit_button(say.text("deidentify_typed_go"), key=f"{key}_typed_go")
-        if is_asked:
-            _correct(say, note, desk, label=label, scope=scope, text=text)
+        _draw_typed(say, note, desk, key=key)
     if not note.corrections:
         return
     rows = []
@@ -345,11 +406,53 @@ def _draw_corrections(
                 ", ".join(dict.fromkeys(mark_texts)),
             )
         )
-    table = Table(("when", "who", "what", "marks"), rows)
-    draw_table(say, "deidentify_fix", table, names="full")
-    undo = "deidentify_fix_undo_all" if note.corrections[-1].batch else "deidentify_fix_undo"
-    if draw_button(say, undo, name=f"{key}_undo", icon="undo"):
-        desk.undo()
+    with st.expander(say.text("deidentify_fix", n=f"{len(rows):,}"), key=f"{key}_fix"):
+        draw_remark(say, "deidentify_fix_below")
+        table = Table(("when", "who", "what", "marks"), rows)
+        draw_table(say, "deidentify_fix", table, names="full")
+
+
+def _draw_typed(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> None:
+    """Draw the form that corrects a typed text; its button says how many places it changes."""
+    state, text_key, done_key = st.session_state, f"{key}_text", f"{key}_typed_done"
+    if state.pop(done_key, False):
+        state[text_key] = ""
+    text = st.text_input(
+        say.text("deidentify_typed_text"),
+        key=text_key,
+        max_chars=_MAX_TYPED_CHARS,
+        help=say.text("deidentify_typed_text_help"),
+    )
+    names = {group: say.text(f"deidentify_group_{group}") for group in GROUPS}
+    names[""] = say.text("deidentify_marker_none")
+    group = st.selectbox(
+        say.text("deidentify_typed_label"),
+        names,
+        key=f"{key}_group",
+        format_func=names.__getitem__,
+    )
+    scope = st.radio(
+        say.text("deidentify_marker_scope"),
+        desk.scopes[1:],
+        key=f"{key}_scope",
+        format_func=lambda code: say.text(f"deidentify_scope_{code}"),
+        horizontal=True,
+    )
+    wish, is_everywhere = Wish(group, text=text), scope == _SET
+    n_places, n_notes = desk.count(wish, is_everywhere) if text.strip() else (0, 0)
+    if text and not n_places:
+        blocks.draw_refusal(say, no_change_error())
+    button = "deidentify_marker_change" if is_everywhere else "deidentify_typed_go"
+    is_asked = draw_button(
+        say,
+        button,
+        name=f"{key}_typed_go",
+        is_disabled=not n_places,
+        n=f"{n_places:,}",
+        notes=f"{n_notes:,}",
+    )
+    if is_asked and _correct(say, note, desk, group=group, scope=scope, text=text):
+        state[done_key] = True
         st.rerun()
 
 

@@ -103,7 +103,7 @@ def _show_result(say: Words, tagger_id: str) -> None:
     draw_heading(say, "deid_train_done")
     label = say.text("deid_train_use")
     draw_link(
-        "deidentify", label=label, icon=":material/arrow_forward:", tab="notes", tagger=tagger_id
+        "deidentify", label=label, icon=":material/arrow_forward:", tab="paste", tagger=tagger_id
     )
 
 

@@ -8,7 +8,7 @@ field are `WORDS_set_FIELD`, `WORDS_help_FIELD` and, if it has a few codes, `WOR
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -65,11 +65,7 @@ def choose(
     """
     parameter = parameter or _last_word(key)
     codes: list[Code] = list(options)
-    box = _set_by_link(
-        parameter,
-        is_fit=lambda code: code in codes,
-        read=lambda link_code: link_code if link_code in codes else codes[0],
-    )
+    box = _settle_choice(codes, parameter=parameter)
     reasons = [say.sentences.get(f"{key}_why_{code}", "") for code in codes]
     label = say.text(key)
     looks: dict[str, Any] = {
@@ -89,6 +85,21 @@ def choose(
     return chosen
 
 
+def read_choice(options: Iterable[Code], *, parameter: str) -> Code:
+    """Return what `choose` will return in this run, before it is drawn."""
+    codes = list(options)
+    selected_code: Code | None = st.session_state[_settle_choice(codes, parameter=parameter)]
+    return selected_code or codes[0]
+
+
+def _settle_choice(codes: Sequence[str], *, parameter: str) -> str:
+    return _set_by_link(
+        parameter,
+        is_fit=lambda code: code in codes,
+        read=lambda link_code: link_code if link_code in codes else codes[0],
+    )
+
+
 def choose_some(
     say: Words,
     key: str,
@@ -104,15 +115,13 @@ def choose_some(
     `is_all`, an empty choice returns no codes.
     """
     parameter, format_code = parameter or _last_word(key), _code_formatter(say, key, options)
-    box = _set_by_link(
-        parameter,
-        is_fit=lambda choice: isinstance(choice, list) and set(choice) <= set(options),
-        read=lambda link_codes: [
-            code for code in link_codes.replace(",", ".").split(".") if code in options
-        ],
-    )
+    box = _settle_choices(options, parameter=parameter)
     label = say.text(key)
-    looks: dict[str, Any] = {"key": box, "format_func": format_code}
+    looks: dict[str, Any] = {
+        "key": box,
+        "format_func": format_code,
+        "help": say.sentences.get(f"{key}_help"),
+    }
     if is_long:
         selected_codes = st.multiselect(
             label, list(options), placeholder=say.text(f"{key}_all"), select_all=False, **looks
@@ -121,6 +130,21 @@ def choose_some(
         selected_codes = st.pills(label, list(options), selection_mode="multi", wrap=True, **looks)
     _write_choice(parameter, ".".join(selected_codes))
     return tuple(selected_codes) or (tuple(options) if is_all else ())
+
+
+def read_choices(options: Iterable[str], *, parameter: str) -> tuple[str, ...]:
+    """Return the codes that a reader has chosen in `choose_some`, before it is drawn."""
+    return tuple(st.session_state[_settle_choices(list(options), parameter=parameter)])
+
+
+def _settle_choices(codes: Collection[str], *, parameter: str) -> str:
+    return _set_by_link(
+        parameter,
+        is_fit=lambda choice: isinstance(choice, list) and set(choice) <= set(codes),
+        read=lambda link_codes: [
+            code for code in link_codes.replace(",", ".").split(".") if code in codes
+        ],
+    )
 
 
 def draw_switch(say: Words, key: str, *, parameter: str = "", **values: object) -> bool:

@@ -67,10 +67,23 @@ def _cell_text(cell: Cell) -> str:
     return f"{cell.text} ({below})" if below else cell.text
 
 
-def draw_page(code: str, draw: Callable[[Words], None]) -> None:
-    """Draw a page's title and its content, or the error that prevents the content."""
+def draw_page(
+    code: str,
+    draw: Callable[[Words], None],
+    *,
+    draw_beside: Callable[[Words], object] | None = None,
+) -> None:
+    """Draw a page's title and its content, or the error that prevents the content.
+
+    `draw_beside` draws a choice in the line of the title.
+    """
     say = words()
-    st.title(say.text(f"{code}_title"), anchor=False)
+    if draw_beside is None:
+        st.title(say.text(f"{code}_title"), anchor=False)
+    else:
+        with st.container(horizontal=True, vertical_alignment="center", key=f"{code}_head"):
+            st.title(say.text(f"{code}_title"), anchor=False, width="content")
+            draw_beside(say)
     with show_refusals(say):
         draw(say)
 

@@ -27,6 +27,8 @@ def open_notes(**query: str) -> AppTest:
 
 
 def paste(app: AppTest, text: str) -> AppTest:
+    if "deidentify_change" in keys(app):
+        press(app, "deidentify_change")
     app.text_area(key="deidentify_text").input(text)
     return press(app, "deidentify_go_paste")
 
@@ -44,23 +46,27 @@ def sheet(app: AppTest) -> dict[str, Any]:
 
 
 def marks(app: AppTest) -> list[tuple[str, str]]:
-    """Return text and type of the marks of the note, cut as Python counts."""
+    """Return text and kind of the visible marks of the note, cut as Python counts."""
     component = sheet(app)
-    return [(component["text"][start:end], label) for start, end, label, _, _ in component["marks"]]
+    return [
+        (component["text"][start:end], group)
+        for start, end, group, *_, is_shown in component["marks"]
+        if is_shown
+    ]
 
 
 def correct(
     app: AppTest,
     text: str,
     *,
-    label: str = "identifier",
+    group: str = "name",
     scope: str = "note",
     key: str = "deidentify_pasted",
 ) -> AppTest:
     """Correct by typing the text: what the component does too, in a browser."""
     app.text_input(key=f"{key}_text").input(text)
-    app.selectbox(key=f"{key}_label").select(label)
-    app.radio(key=f"{key}_scope").set_value(scope)
+    app.selectbox(key=f"{key}_group").select(group)
+    app.radio(key=f"{key}_scope").set_value(scope).run()
     return press(app, f"{key}_typed_go")
 
 
@@ -70,19 +76,27 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
     assert SAY.text("deidentify_text_missing") in texts(app)
     paste(app, NOTE)
     rows = [
-        ("高橋健一", "identifier"),
-        ("2024年5月3日", "quasi_identifier"),
+        ("高橋健一", "name"),
+        ("2024年5月3日", "date"),
         ("03-1234-5678", "contact"),
     ]
     assert marks(app) == rows and sheet(app)["text"] == NOTE
     text = released(app)
     assert "高橋健一" not in text and "03-1234-5678" not in text and "&lt;5 mg/dL" in text
-    assert '<mark class="ka-mark ka-mark-flagged">【氏名】</mark>' in text
+    assert '<mark class="ka-mark ka-mark-name">【氏名】</mark>' in text
     assert service.jobs() == () and not (data_home() / "tagged").exists()
     (line,) = (entry for entry in entries(50) if entry.action == "ran")
     assert dict(line.counts) == {"kind": "tagging", "n_notes": 1, "n_spans": 3}
-    pills = next(p for p in app.button_group if p.key == "choice_types")
-    assert list(pills.options) == ["Identifier (1)", "Quasi\\-identifier (1)", "Contact (1)"]
+    pills = widget(app, "button_group", "choice_kinds")
+    assert list(pills.options) == [
+        "`1` Name (1)",
+        "`2` Date, age (1)",
+        "`3` Place (0)",
+        "`4` Contact (1)",
+        "`5` Number (0)",
+        "`6` Work (0)",
+        "`7` Other (0)",
+    ]
     pills.set_value(["contact"]).run()
     assert marks(app) == rows[2:] and released(app).count("<mark") == 1
     assert "【氏名】" in released(app)  # it is replaced all the same
@@ -91,15 +105,15 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
 @pytest.mark.long
 def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
     app = paste(open_notes(mode="mask"), NOTE)
-    assert "■■■■<small>Identifier</small>" in released(app)
+    assert "■■■■<small>Name</small>" in released(app)
     widget(app, "radio", "choice_mode").set_value("surrogate").run()
     assert parameter(app, "mode") == "surrogate"
     first = released(app)
-    assert "高橋健一" not in first and "<small>Identifier</small>" in first
+    assert "高橋健一" not in first and "<small>Name</small>" in first
     assert released(app.run()) == first, "the key stays with the text that was read"
     assert not app.number_input, "no seed is asked for: it is public"
     assert released(paste(open_notes(mode="surrogate"), NOTE)) != first, "another reading"
-    for odd in ({"mode": "blur", "tagger": "../x", "way": "?", "tab": "?", "view": "?"}, {}):
+    for odd in ({"mode": "blur", "tagger": "../x", "tab": "?", "way": "?", "view": "?"}, {}):
         assert "【氏名】</mark>" in released(paste(open_notes(**odd | {"tagger": "rules"}), NOTE))
     assert not open_page("deidentify", tagger="../x", mode="blur").exception
 
@@ -107,7 +121,7 @@ def test_settings_change_the_replacement_and_stand_in_the_link() -> None:
 def test_hostile_and_long_text_is_shown_as_it_is() -> None:
     app = paste(open_notes(), HOSTILE * 500 + "氏名：高橋健一")
     assert sheet(app)["text"].count("<img src=x") == 500 and "<img" not in texts(app)
-    assert ("高橋健一", "identifier") in marks(app) and "高橋健一" not in released(app)
+    assert ("高橋健一", "name") in marks(app) and "高橋健一" not in released(app)
     app = paste(open_notes(), "x" * 60_000)
     assert len(sheet(app)["text"]) == 50_000
     assert sheet(app)["rest"] == SAY.text("deidentify_cut", n="10,000")
@@ -120,27 +134,27 @@ def test_hostile_and_long_text_is_shown_as_it_is() -> None:
 @pytest.mark.parametrize(("lang", "name"), [("en", "Margaret Ellis"), ("ja", "高橋美咲")])
 def test_the_invented_note_is_one_click_away(lang: str, name: str) -> None:
     app = press(open_notes(lang=lang), "deidentify_example")
-    assert (name, "identifier") in marks(app) and name not in released(app)
+    assert (name, "name") in marks(app) and name not in released(app)
     say = words_of(lang)
-    assert say.html("deidentify_about_identifier") in texts(app)
+    assert say.text("deidentify_kinds_help") == widget(app, "button_group", "choice_kinds").help
     assert [code for code, _ in sheet(app)["scopes"]] == ["here", "note"]
 
 
 def test_a_pasted_note_is_corrected_everywhere_and_the_correction_undone() -> None:
     app = paste(open_notes(), f"{NOTE} <img src=x> 😀花子と花子")
-    correct(app, "花子", label="quasi_identifier")
-    assert marks(app)[-2:] == [("花子", "quasi_identifier")] * 2
-    assert "花子" not in released(app)
-    correct(app, "花子", label="identifier")
-    assert marks(app)[-2:] == [("花子", "identifier")] * 2
-    correct(app, "<img src=x", label="linkage_code")
+    correct(app, "花子", group="place")
+    assert marks(app)[-2:] == [("花子", "place")] * 2
+    assert "花子" not in released(app) and released(app).count("【場所】") == 2
+    correct(app, "花子")
+    assert marks(app)[-2:] == [("花子", "name")] * 2
+    correct(app, "<img src=x", group="number")
     assert "<img" not in texts(app) and "&lt;img src=x · Linkage code" in texts(app)
-    correct(app, "高橋健一", label="")
+    correct(app, "高橋健一", group="")
     assert "高橋健一" in released(app)
     widget(app, "radio", "choice_mode").set_value("mask").run()
     assert "高橋健一" in released(app) and "■" in released(app)  # the corrections stay
     press(app, "deidentify_pasted_undo")
-    assert marks(app)[0] == ("高橋健一", "identifier") and "高橋健一" not in released(app)
+    assert marks(app)[0] == ("高橋健一", "name") and "高橋健一" not in released(app)
     kinds = [dict(entry.counts).get("kind") for entry in entries(99)]
     assert kinds.count("correction") == 4 and kinds.count("undone-correction") == 1
     paste(app, NOTE)
@@ -150,8 +164,9 @@ def test_a_pasted_note_is_corrected_everywhere_and_the_correction_undone() -> No
 def test_what_changes_nothing_is_said() -> None:
     app = paste(open_notes(), NOTE)
     for text in ("佐藤", "高橋", " "):
-        correct(app, text)
+        app.text_input(key="deidentify_pasted_text").input(text).run()
         assert "Nothing is changed" in html.unescape(texts(app)) and 'role="alert"' in texts(app)
+        assert app.button(key="deidentify_pasted_typed_go").disabled
     assert len(marks(app)) == 3 and "deidentify_pasted_undo" not in keys(app)
 
 
@@ -166,7 +181,7 @@ def test_a_policy_leaves_marks_in_and_says_what_it_reaches() -> None:
     text = released(app)
     assert "A 72-year-old man, seen" in text and "[AGE]" in text and "[ID]" in text
     assert "policy: age up to 89 (1), sex (1)." in texts(app)
-    correct(app, "72-year-old", label="quasi_identifier")
+    correct(app, "72-year-old", group="date")
     assert "72-year-old" not in released(app)
     for row in ("1. Names", "17. Full-face photographs", "Type: contact", "not a matter of text"):
         assert row in texts(app)
@@ -209,7 +224,7 @@ def test_html_and_fhir_are_read_and_said_and_other_documents_are_refused(lang: s
     say = words_of(lang)
     app = paste(open_notes(lang=lang), PAGE)
     assert say.text("deidentify_read_html") in texts(app)
-    assert ("John Smith", "identifier") in marks(app) and "script" not in released(app)
+    assert ("John Smith", "name") in marks(app) and "script" not in released(app)
     paste(app, RECORD)
     assert say.text("deidentify_read_fhir") in texts(app)
     assert sheet(app)["text"] == "No change in zorblatt since May."

@@ -59,7 +59,7 @@ def make_set(
 
 
 def upload(app: AppTest, data: bytes, *, name: str = "Anna Smith.jsonl") -> AppTest:
-    widget(app, "button_group", "choice_way").set_value("upload").run()
+    widget(app, "button_group", "choice_tab").set_value("upload").run()
     app.file_uploader[0].upload(name, data, "application/json").run()
     assert not app.exception
     return app
@@ -155,7 +155,7 @@ def test_kept_notes_are_hidden_until_names_are_shown_and_each_is_logged_once() -
     files = {"deidentify_set_file_text", "deidentify_set_file_brat"}
     assert files & set(downloads(app)) == {"deidentify_set_file_text"}
     press(app, "reveal_now")
-    assert ("高橋健一", "identifier") in marks(app)
+    assert ("高橋健一", "name") in marks(app)
     assert [code for code, _ in sheet(app)["scopes"]] == ["here", "note", "set"]
     assert "<img" not in texts(app) and "&lt;b&gt;1&lt;/b&gt;" in texts(app)  # the note's own name
     app.run()
@@ -205,8 +205,8 @@ def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
     app = open_notes(tagged=tagged.tagged_id, note="2")
     assert "deidentify_note_typed_go" not in keys(app)
     press(app, "reveal_now")
-    correct(app, "受診", label="quasi_identifier", key="deidentify_note")
-    assert ("受診", "quasi_identifier") in marks(app)
+    correct(app, "受診", group="other", key="deidentify_note")
+    assert ("受診", "other") in marks(app)
     assert ["受診" in note.released for note in read_notes(tagged)].count(False) == 1 + 3
     (fix,) = corrections_of(tagged)[1]
     assert fix.who and fix.at
@@ -218,7 +218,7 @@ def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
     other_page = open_notes(tagged=tagged.tagged_id, note="2")
     assert SAY.text("deidentify_fix_hidden") in texts(other_page)
     assert "deidentify_note_undo" not in keys(other_page)
-    correct(app, "高橋健一", label="contact", scope="set", key="deidentify_note")
+    correct(app, "高橋健一", group="contact", scope="set", key="deidentify_note")
     assert [toast.value for toast in app.toast] == [SAY.text("deidentify_corrected_n", n="6")]
     assert ("高橋健一", "contact") in marks(app)
     only = widget(app, "button_group", "choice_only")
@@ -272,7 +272,7 @@ def test_who_is_singled_out_by_what_stays_readable_is_listed_and_leads_to_the_no
     assert "養蜂業" not in str([dict(e.counts) for e in entries(99)])
     press(app, "reveal_now")
     assert app.dataframe[0].value.iloc[:, 0].tolist() == ["双子", "養蜂業"]
-    correct(app, "養蜂業", label="quasi_identifier", scope="set", key="deidentify_note")
+    correct(app, "養蜂業", group="other", scope="set", key="deidentify_note")
     assert SAY.html("deidentify_left_older") in texts(app) and len(app.dataframe) == 1
     press(app, "deidentify_left_look")
     (job,) = service.active_jobs()

@@ -45,6 +45,7 @@ TEXT_OF_NOTES = {
 """What others are attributes of -> which hold it."""
 DOORS = {"note_html", "note_plain", "passage_html"}
 NO_SCREEN = {
+    ("pages/ui/deid_note.py", "_count_places"): "what is counted is asked for, not shown",
     ("pages/ui/deid_note.py", "_correct"): "what is corrected is asked for, not shown",
     ("pages/ui/deid_note.py", "_released_html"): "names of the note are looked for elsewhere",
     ("pages/ui/corpus.py", "_draw_texts"): "goes into `_marked_html`, which goes through the door",
@@ -86,7 +87,7 @@ def test_no_page_draws_text_of_notes_past_the_one_function() -> None:
     ]
     # A legend of tones shows no text of a note.
     assert {path for path, look in looks if look != "ka-mark-"} == set()
-    legends = {"pages/ui/corpus.py": "_draw_texts", "pages/ui/deid_note.py": "_meaning"}
+    legends = {"pages/ui/corpus.py": "_draw_texts"}
     assert {path for path, _ in looks} == set(legends)
     past = {
         (str(path), function)

@@ -65,8 +65,9 @@ ADDED: Final = "added"
 UNDONE: Final = "undone"
 MAX_TYPED_CHARS = 100_000
 """The longest text that is tagged in the browser."""
-# A Latin letter or an ASCII digit: the characters of words in languages that separate words.
-_LATIN = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ-ꭚ]"
+LETTERS = "[0-9A-Za-zÀ-ÖØ-öø-ʯᴀ-ᴥᵫ-ᶚḀ-ỿⱠ-ⱻꜢ-ꝯꝱ-ꞇꬰ-ꭚ]"
+"""The letters and digits of words in scripts that separate words, as a pattern."""
+"""The letters and digits of words in scripts that separate words, as a pattern."""
 
 _Written = Annotated[
     Span,
@@ -188,8 +189,8 @@ def _find_places(text: str, phrase: str) -> Iterator[tuple[int, int]]:
     """
     phrase = phrase.strip()
     if phrase:
-        no_letter_before = f"(?<!{_LATIN})" if re.match(_LATIN, phrase) else ""
-        no_letter_behind = f"(?!{_LATIN})" if re.match(_LATIN, phrase[-1:]) else ""
+        no_letter_before = f"(?<!{LETTERS})" if re.match(LETTERS, phrase) else ""
+        no_letter_behind = f"(?!{LETTERS})" if re.match(LETTERS, phrase[-1:]) else ""
         for place in re.finditer(no_letter_before + re.escape(phrase) + no_letter_behind, text):
             yield place.span()
 

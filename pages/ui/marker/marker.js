@@ -4,6 +4,7 @@
 
 const TITLE_CHARS = 60;
 const SETTLED_MS = 350;
+const KEY = /^(?:Digit|Numpad)([0-9])$/;
 
 export default function ({ data, parentElement, setTriggerValue }) {
   let sheet = parentElement.kaSheet;
@@ -11,6 +12,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     sheet = parentElement.kaSheet = new Sheet(parentElement);
   }
   sheet.send = (wish) => setTriggerValue("wish", wish);
+  sheet.ask = (wish) => setTriggerValue("count", wish);
   sheet.show(data);
   const turn = (sheet.turn = (sheet.turn ?? 0) + 1);
   return () => sheet.turn === turn && sheet.leave();
@@ -23,6 +25,13 @@ function make(tag, attributes = {}, text = "") {
   return found;
 }
 
+// Whether marks, in their order, cover a stretch together.
+function isCovered(start, end, spans) {
+  let at = start;
+  for (const span of spans) if (span.start <= at) at = Math.max(at, span.end);
+  return at >= end;
+}
+
 class Sheet {
   constructor(host) {
     this.host = host;
@@ -33,6 +42,7 @@ class Sheet {
     this.body.addEventListener("keydown", (event) => this.key(event));
     this.body.addEventListener("pointerdown", () => (this.isPressed = true));
     this.body.addEventListener("click", (event) => this.click(event));
+    this.body.addEventListener("scroll", () => this.scrollReleased());
     this.listeners = [
       ["pointerup", () => this.released()],
       ["pointerdown", (event) => this.panel?.contains(event.target) || this.close()],
@@ -49,14 +59,18 @@ class Sheet {
   }
 
   show(data) {
-    const known = JSON.stringify(data);
-    if (known === this.known) return;
+    const { count, ...rest } = data;
+    const known = JSON.stringify(rest);
+    if (known === this.known) return this.confirm(count);
     const isOther = this.data?.text !== data.text;
     const hadFocus = this.root.contains(document.activeElement);
     Object.assign(this, { known, data, text: data.text, words: null, pieces: [] });
     this.close();
     this.units = [0];
     for (const point of data.text) this.units.push(this.units.at(-1) + point.length);
+    this.spans = data.marks.map(([first, last, group]) => (
+      { start: this.units[first], end: this.units[last], group }
+    ));
     this.body.setAttribute("aria-label", data.say.label);
     this.draw();
     if (isOther) this.place = null;
@@ -74,11 +88,12 @@ class Sheet {
       this.pieces.push({ node, start: at, end });
       at = end;
     };
-    for (const [first, last, label, tone, word] of this.data.marks) {
+    for (const [first, last, group, tone, word, type, isShown] of this.data.marks) {
+      if (!isShown) continue;
       add(this.body, this.units[first]);
       const attributes = { class: `ka-mark ka-mark-${tone}`, tabindex: "0", role: "button" };
-      const mark = make("mark", { ...attributes, "aria-haspopup": "dialog" });
-      Object.assign(mark, { place: [this.units[first], this.units[last]], label });
+      const mark = make("mark", { ...attributes, "aria-haspopup": "dialog", title: type });
+      Object.assign(mark, { place: [this.units[first], this.units[last]], group });
       add(mark, this.units[last]);
       mark.append(make("small", {}, word));
       this.body.append(mark);
@@ -133,6 +148,9 @@ class Sheet {
       range.startContainer, range.startOffset, range.endContainer, range.endOffset,
     );
     const { top, bottom } = range.getBoundingClientRect();
+    const box = this.body.getBoundingClientRect();
+    if (bottom > box.bottom - 20) this.body.scrollBy(0, bottom - box.bottom + 80);
+    else if (top < box.top) this.body.scrollBy(0, top - box.top - 40);
     const scrolled = this.root.closest("[data-testid=stMain]") ?? document.scrollingElement;
     if (bottom > innerHeight - 60) scrolled.scrollBy(0, bottom - innerHeight + 160);
     else if (top < 100) scrolled.scrollBy(0, top - 160);
@@ -168,7 +186,11 @@ class Sheet {
   key(event) {
     const isOpening = event.key === "Enter" || event.key === " ";
     const mark = event.target.closest("mark");
-    if (isOpening) {
+    const group = this.groupOf(event);
+    if (group !== undefined) {
+      this.place = mark ? mark.place : this.place;
+      if (this.place) this.wish(group, "here");
+    } else if (isOpening) {
       const place = mark ? mark.place : this.place;
       if (place) this.open(place, mark);
     } else if (event.key.startsWith("Arrow") && !event.altKey && !event.metaKey) {
@@ -241,12 +263,45 @@ class Sheet {
     (mark ?? this.body).focus();
   }
 
-  // The choice of a type.
+  groupOf({ code, altKey, ctrlKey, metaKey }) {
+    const digit = altKey || ctrlKey || metaKey ? null : KEY.exec(code)?.[1];
+    return digit === "0" ? "" : this.data.kinds[digit - 1]?.[0];
+  }
+
+  // Where a wish would change something; the server counts by the same rules.
+
+  placesOf(phrase) {
+    const letter = this.data.letters;
+    const isLetter = (character) => new RegExp(`^${letter}`, "u").test(character);
+    const before = isLetter(phrase) ? `(?<!${letter})` : "";
+    const behind = isLetter([...phrase].at(-1)) ? `(?!${letter})` : "";
+    const pattern = new RegExp(before + phrase.replace(/[\^$\\.*+?()[\]{}|/]/g, "\\$&") + behind, "gu");
+    return [...this.text.matchAll(pattern)].map((hit) => [hit.index, hit.index + phrase.length]);
+  }
+
+  changes(group, isEverywhere) {
+    const [start, end] = this.place;
+    const places = isEverywhere ? this.placesOf(this.text.slice(start, end)) : [];
+    const isThere = (span) => places.some(([first, last]) => first === span.start && last === span.end);
+    if (!group) {
+      const isGone = (span) => (span.start < end && start < span.end) || isThere(span);
+      return this.spans.filter(isGone).length;
+    }
+    if (!isThere({ start, end })) places.push(this.place);
+    return places.filter(([first, last]) => {
+      const inside = this.spans.filter((span) => first <= span.start && span.end <= last);
+      const isSame = (span) => span.start === first && span.end === last && span.group === group;
+      if (inside.some(isSame)) return false;
+      return isCovered(first, last, inside) || !isCovered(first, last, this.spans);
+    }).length;
+  }
+
+  // The choice of a kind.
 
   open(place, mark = null) {
     this.close();
     this.place = place;
-    const { say, types, scopes } = this.data;
+    const { say, kinds, scopes } = this.data;
     const [start, end] = place;
     const touched = [...this.body.querySelectorAll("mark")].filter(
       (one) => one.place[0] < end && start < one.place[1],
@@ -261,34 +316,39 @@ class Sheet {
       const label = make("label");
       const radio = make("input", { type: "radio", name: "ka-scope", value: code });
       radio.checked = nth === 0;
-      label.append(radio, word);
+      radio.onchange = () => this.tell();
+      label.append(radio, code === "note" ? `${word} ${this.places()}` : word);
       fieldset.append(label);
     });
     const buttons = make("div", { class: "ka-panel-types" });
-    for (const [code, word, tone] of types) {
-      const button = make("button", { type: "button" });
-      button.append(make("span", { class: `ka-mark ka-mark-${tone}` }, word));
-      button.setAttribute("aria-pressed", String(mark?.label === code));
+    const choices = touched.length ? [...kinds, ["", say.none]] : kinds;
+    choices.forEach(([code, word], nth) => {
+      const button = make("button", { type: "button", "data-group": code });
+      button.append(make("kbd", {}, code ? String(nth + 1) : "0"));
+      button.append(make("span", code ? { class: `ka-mark ka-mark-${code}` } : {}, word));
+      button.append(make("output", { "aria-live": "off" }));
+      button.setAttribute("aria-pressed", String(code !== "" && mark?.group === code));
       button.onclick = () => this.wish(code);
       buttons.append(button);
-    }
-    if (touched.length) {
-      const button = make("button", { type: "button", class: "ka-panel-none" }, say.none);
-      button.onclick = () => this.wish("");
-      buttons.append(button);
-    }
+    });
+    const sure = make("button", { type: "button", class: "ka-panel-sure", hidden: "" });
+    sure.onclick = () => this.finish(this.asked);
     const close = make("button", { type: "button", class: "ka-panel-close" }, say.close);
     close.onclick = () => this.cancel();
-    this.panel.append(fieldset, buttons, close);
+    this.panel.append(buttons, fieldset, sure, close);
+    this.asked = null;
+    this.tell();
     this.panel.addEventListener("keydown", (event) => {
+      const group = this.groupOf(event);
       if (event.key === "Escape") this.cancel();
+      else if (group !== undefined) this.wish(group);
       else if (event.key === "Enter" && event.target.type === "radio") event.preventDefault();
       else return;
       event.stopPropagation();
     });
     this.root.append(this.panel);
     this.settle();
-    buttons.querySelector("button").focus({ preventScroll: true });
+    (buttons.querySelector("button:enabled") ?? close).focus({ preventScroll: true });
     this.panel.scrollIntoView({ block: "nearest" });
   }
 
@@ -301,13 +361,62 @@ class Sheet {
     this.panel.style.top = `${bottom - around.top + 4}px`;
   }
 
-  wish(label) {
-    const scope = this.panel.querySelector("input:checked").value;
+  scope() {
+    return this.panel.querySelector("input:checked").value;
+  }
+
+  // A text that is cut has more places than are seen here.
+  places() {
+    const n = Math.max(...this.data.kinds.map(([group]) => this.changes(group, true)));
+    return this.data.say.places.replace("{n}", `${n}${this.data.rest ? "+" : ""}`);
+  }
+
+  // How many places each kind would change, on its button.
+  tell() {
+    const scope = this.scope();
+    this.asked = null;
+    this.panel.querySelector(".ka-panel-sure").hidden = true;
+    for (const button of this.panel.querySelectorAll("[data-group]")) {
+      const n = this.changes(button.dataset.group, scope === "note");
+      button.querySelector("output").textContent = scope === "note" ? n : "";
+      button.disabled = scope !== "set" && n === 0;
+    }
+  }
+
+  wish(group, scope = this.scope()) {
+    if (scope !== "set" && !this.changes(group, scope === "note")) return;
     const place = this.place.map((unit) => this.units.findIndex((known) => known >= unit));
+    const wish = { place, group, scope, asked: Date.now() };
+    if (scope !== "set") return this.finish(wish);
+    this.asked = wish;
+    const sure = this.panel.querySelector(".ka-panel-sure");
+    Object.assign(sure, { textContent: this.data.say.counting, hidden: false, disabled: true });
+    this.ask(wish);
+  }
+
+  // What changes all notes is done once the server has said how many places that are.
+  confirm(count) {
+    if (!this.panel || !this.asked || count?.asked !== this.asked.asked) return;
+    const sure = this.panel.querySelector(".ka-panel-sure");
+    Object.assign(sure, { textContent: count.label, disabled: !count.n });
+    if (count.n) sure.focus({ preventScroll: true });
+  }
+
+  finish(wish) {
     this.isAwaited = true;
     this.close();
     this.body.focus({ preventScroll: true });
-    this.send({ place, label, scope, asked: Date.now() });
+    this.send({ ...wish, asked: Date.now() });
+  }
+
+  // The released text beside it shows the same part of the note.
+  scrollReleased() {
+    const row = this.root.closest("[data-testid=stHorizontalBlock]");
+    const released = row?.querySelector(".ka-released");
+    const { scrollTop, scrollHeight, clientHeight } = this.body;
+    const free = scrollHeight - clientHeight;
+    if (!released || free <= 0) return;
+    released.scrollTop = (scrollTop / free) * (released.scrollHeight - released.clientHeight);
   }
 
   cancel() {
