@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,20 +22,25 @@ from typing import Any, Literal
 from audit import access_log
 from audit.attack.question import question_digest
 from audit.errors import AuditError, Message
-from audit.foreign import is_zip, read_zip_members, refuse_errors
+from audit.foreign import MAX_FILE_BYTES, is_zip, read_zip_members, refuse_errors
 from audit.report import export
 from audit.report.audit_store import read_documents, read_kept_report
-from audit.report.decision import read_decision_history
+from audit.report.decision import Decision, read_decision_history
 from audit.report.report import SCHEMA, AuditReport
 from cache.store import Store
 
 KNOWN = (*export.FILE_OF.values(), "measures.json", "README.txt")
 MAX_BYTES = 500_000_000
+MAX_UPLOADED_BYTES = 3 * MAX_FILE_BYTES
+"""Bytes of uploaded files, unpacked: the web process holds them in memory."""
+MAX_JSON_VALUES = 10_000_000
+"""The largest number of values in `report.json`, some twenty for each listed name."""
 _HTML = "report.html"
 _REPORT, _README = "report.json", "README.txt"
 Finding = tuple[Literal["holds", "unchecked", "fault"], Message]
 """The result of one check: it holds, could not be checked here, or is a fault."""
 State = Literal["unchanged", "altered", "unchecked"]
+FileState = Literal["unchanged", "altered", "unchecked", "missing"]
 _DIGEST = re.compile("[0-9a-f]{64}")
 _LINE = re.compile("([0-9a-f]{64})  ([a-z_A-Z.0-9]{1,40})")
 _SEAL = re.compile(rb"(?<![0-9a-f-])[0-9]{1,15}-[0-9a-f]{64}-[0-9a-f]{12}(?![0-9a-f-])")
@@ -53,7 +58,8 @@ class Check:
 
     `files` are the files that are present; `checked` are those known to be unchanged; `altered` are
     those known to be changed. `missing` are absent files of the report, as far as the manifest
-    lists them.
+    lists them. `report` is what `report.json` says, whether it was altered or not. `is_kept` tells
+    whether its audit is kept on this machine; None if no report could be read.
     """
 
     files: frozenset[str]
@@ -61,6 +67,27 @@ class Check:
     checked: set[str] = field(default_factory=set)
     altered: set[str] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
+    report: AuditReport | None = None
+    is_kept: bool | None = None
+
+    @property
+    def file_states(self) -> dict[str, FileState]:
+        """The state of each file, also of those that are missing, by name."""
+        states: dict[str, FileState] = dict.fromkeys(sorted(self.files | self.missing), "unchecked")
+        states.update(dict.fromkeys(self.checked, "unchanged"))
+        states.update(dict.fromkeys(self.altered, "altered"))
+        states.update(dict.fromkeys(self.missing, "missing"))
+        return states
+
+    @property
+    def decision(self) -> Decision | None:
+        """The decision in the report, with its signatures; None if there is none."""
+        if self.report is None:
+            return None
+        try:
+            return Decision.model_validate_json(json.dumps(self.report.made.get("decision")))
+        except ValueError:
+            return None
 
     @property
     def state(self) -> State:
@@ -107,15 +134,31 @@ def check_report(path: Path, *, store: Store) -> Check:
 
     No finding contains a name from the report.
     """
-    files = _read_files(path)
+    return _check_files(_read_files(path), store=store)
+
+
+def check_uploads(uploads: Sequence[tuple[str, bytes]], *, store: Store) -> Check:
+    """Check uploaded files, each with its name: one zip, or files of one report; as the above."""
+    with refuse_errors(_NO_REPORT):
+        return _check_files(_read_uploads(uploads), store=store)
+
+
+def _check_files(files: Files, *, store: Store) -> Check:
     listed = _read_manifest(files)
     missing = frozenset({*listed, _REPORT} - {*files}) if listed else frozenset()
     check = Check(frozenset(files), missing)
     _check_manifest(check, files, listed)
-    report = _read_report(check, files)
+    report = check.report = _read_report(check, files)
     if report is not None:
+        unreadable = AuditError("report.json cannot be read.")
         for look in (_check_digest, partial(_check_kept, store=store), _check_tables):
-            look(check, files, report)
+            try:
+                with refuse_errors(unreadable):
+                    look(check, files, report)
+            except AuditError as error:
+                if error is not unreadable:
+                    raise
+                check.note_fault(error.message, _REPORT)
     _check_seals(check, files, report)
     return check
 
@@ -146,21 +189,10 @@ def _read_files(path: Path) -> dict[str, bytes]:
         if path.is_file() and path.suffix == ".zip":
             if path.stat().st_size > MAX_BYTES or not is_zip(data := path.read_bytes()):
                 raise _NO_REPORT
-            members = dict(
-                read_zip_members(
-                    data, place="report", max_bytes=MAX_BYTES, max_files=2 * len(KNOWN)
-                )
-            )
-            parts = [name.rpartition("/") for name in members]
-            files = dict(zip((name for *_, name in parts), members.values(), strict=True))
-            folders, is_known = {folder for folder, *_ in parts}, {*files} <= {*KNOWN}
-            is_one = len(folders) == 1 and re.fullmatch(r"(?!\.)[^/\\]*", min(folders))
-            if not (is_one and is_known):
-                raise _NO_REPORT
-            return files
+            return _unpack(data, max_bytes=MAX_BYTES)
         folder, begin = path if path.is_dir() else path.parent, ""
         if path.is_dir() and not any((path / name).exists() for name in KNOWN):
-            begin = _common_beginning(path)
+            begin = _common_beginning(file_path.name for file_path in path.iterdir())
         elif path != folder and path.name not in KNOWN:  # files that were downloaded one by one
             file_name = next(name for name in KNOWN if path.name.endswith(f"-{name}"))
             begin = path.name.removesuffix(file_name)
@@ -180,13 +212,42 @@ def _read_files(path: Path) -> dict[str, bytes]:
         return {name: file_path.read_bytes() for name, file_path in present.items()}
 
 
-def _common_beginning(folder: Path) -> str:
+def _unpack(data: bytes, *, max_bytes: int) -> dict[str, bytes]:
+    """Return the files of a report's zip, which lie in one folder or in none."""
+    members = dict(
+        read_zip_members(data, place="report", max_bytes=max_bytes, max_files=2 * len(KNOWN))
+    )
+    parts = [name.rpartition("/") for name in members]
+    files = dict(zip((name for *_, name in parts), members.values(), strict=True))
+    folders, is_known = {folder for folder, *_ in parts}, {*files} <= {*KNOWN}
+    is_one = len(folders) == 1 and re.fullmatch(r"(?!\.)[^/\\]*", min(folders))
+    if not (is_one and is_known):
+        raise _NO_REPORT
+    return files
+
+
+def _read_uploads(uploads: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
+    uploads = list(dict.fromkeys(uploads))  # a file that was given twice counts once
+    if sum(len(data) for _, data in uploads) > MAX_UPLOADED_BYTES:
+        raise _NO_REPORT
+    if len(uploads) == 1 and is_zip(uploads[0][1]):
+        return _unpack(uploads[0][1], max_bytes=MAX_UPLOADED_BYTES)
+    # A browser appends a number to the name of a file that it saves twice.
+    contents = {re.sub(r" ?\(\d+\)(?=\.\w+$)", "", name): data for name, data in uploads}
+    begin = _common_beginning(contents)
+    files = {name.removeprefix(begin): data for name, data in contents.items()}
+    if len(files) < len(uploads) or not files or not {*files} <= {*KNOWN}:
+        raise _NO_REPORT
+    return files
+
+
+def _common_beginning(file_names: Iterable[str]) -> str:
     """Return the common beginning of the names of files that were downloaded one by one."""
     beginnings = {
-        file_path.name.removesuffix(name)
-        for file_path in folder.iterdir()
+        file_name.removesuffix(name)
+        for file_name in file_names
         for name in KNOWN
-        if file_path.name.endswith(f"-{name}")
+        if file_name.endswith(f"-{name}")
     }
     if len(beginnings) > 1:
         raise AuditError(
@@ -269,6 +330,8 @@ def _note_difference(check: Check, name: str) -> None:
 
 
 def _parse_json(data: bytes) -> Any:
+    if sum(map(data.count, (b"[", b"{", b","))) > MAX_JSON_VALUES:
+        return None
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -280,7 +343,7 @@ def _check_seals(check: Check, files: Files, report: AuditReport | None) -> None
     seals_by_file = {
         export.SEAL: _SEAL.findall(files.get(export.SEAL, b"").strip()),
         _HTML: _SEAL.findall(files.get(_HTML, b"")),
-        _REPORT: [str(report.made.get("log_seal", "")).encode()] if report else [],
+        _REPORT: _SEAL.findall(str(report.made.get("log_seal", "")).encode()) if report else [],
     }
     seals = {
         name: {*filter(None, file_seals)}
@@ -313,7 +376,9 @@ def _check_seals(check: Check, files: Files, report: AuditReport | None) -> None
 
 
 def _check_kept(check: Check, files: Files, report: AuditReport, *, store: Store) -> None:
-    kept_report = read_kept_report(report.digest, store=store)
+    is_digest = _DIGEST.fullmatch(report.digest)
+    kept_report = read_kept_report(report.digest, store=store) if is_digest else None
+    check.is_kept = kept_report is not None
     if kept_report is None:
         check.note_unchecked(Message("Its audit is not kept on this machine."))
         return

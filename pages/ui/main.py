@@ -28,6 +28,7 @@ PAGES = {
     "audit": ":material/play_circle:",
     "names": ":material/person_search:",
     "measures": ":material/monitoring:",
+    "check": ":material/verified:",
     "deidentify": ":material/ink_eraser:",
     "workshop": ":material/construction:",
     "method": ":material/menu_book:",

@@ -19,6 +19,7 @@ PAGES = (
     "audit",
     "names",
     "measures",
+    "check",
     "deidentify",
     "workshop",
     "method",

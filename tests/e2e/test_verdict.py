@@ -16,7 +16,7 @@ pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
 from pages.ui.state import words_of
-from tests.e2e.screen import SAY, is_whole, press, saved, unfold
+from tests.e2e.screen import SAY, is_whole, press, saved, unfold, upload
 
 HOSTILE = '![x](http://evil.example/p.png)<img src="http://evil.example/q.png">'
 JA = words_of("ja")
@@ -138,3 +138,17 @@ def test_an_officer_decides_signs_and_hands_over_on_a_telephone_by_keys_alone(
         expect(page.locator(".st-key-log")).to_contain_text(SAY.text(f"log_action_{action}"))
     main = page.get_by_test_id("stMain")
     assert main.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
+
+
+def test_a_report_that_was_downloaded_is_checked_on_a_page(
+    demo: dict[str, Any], demo_server: str, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    page = visit(f"{demo_server}/?audit={demo['generation'].digest[:12]}")
+    is_whole(page)
+    path = saved(page, "report_zip", folder=tmp_path)
+    page.get_by_role("link", name=SAY.text("check_link")).click()
+    is_whole(page)
+    upload(page, "check_file", data=path.read_bytes(), name="audit.zip")
+    expect(page.locator(".ka-verdict")).to_contain_text("Unchanged since it was written.")
+    page.get_by_role("link", name=SAY.text("check_open")).click()
+    expect(page.locator(".st-key-decision")).to_be_visible()
