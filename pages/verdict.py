@@ -30,6 +30,7 @@ from pages.ui.decision import draw_decision
 from pages.ui.display_names import state_name
 from pages.ui.hand_over import draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
+from pages.ui.name_points import hover_text, list_facts, open_clicked_name
 from pages.ui.place import Place, find_place
 from pages.ui.running import draw_demo_button, draw_job_card, draw_live_cards
 from pages.ui.section import (
@@ -58,13 +59,14 @@ def draw(say: Words) -> None:
         return
     report = cached.report(place.audit.digest)
     other_report = cached.report(place.other_audit.digest) if place.other_audit else None
-    verdict_column, decision_column = st.columns([3, 2], gap="large")
+    verdict_column, chart_column = st.columns(2, gap="medium")
     with verdict_column:
         draw_verdict(say, report)
         draw_bounds(say, report)
-    with decision_column:
-        reports = [report, other_report] if other_report else [report]
-        decision = draw_decision(say, place, reports=reports)
+    with chart_column:
+        draw_scores(say, report)
+    reports = [report, other_report] if other_report else [report]
+    decision = draw_decision(say, place, reports=reports)
     draw_folded_section(say, "numbers", lambda: draw_numbers(say, report))
     draw_folded_section(say, "strongest", lambda: draw_strongest(say, report))
     draw_folded_section(say, "limits", lambda: draw_limits(say, report))
@@ -151,6 +153,43 @@ def draw_verdict(say: Words, report: AuditReport) -> None:
         st.html(blocks.heading("", below=planted.sentence(say.language)))
 
 
+def draw_scores(say: Words, report: AuditReport) -> None:
+    """Draw every name's score, a row for each kind of names; a click opens the name."""
+    kinds = kind_scores(report.table)
+    ticks: dict[float, str] = {}
+    series: list[Series] = []
+    rows: list[Sequence[Content]] = []
+    for place, kind in enumerate(kinds):
+        n, name, quartiles = len(kind.scores), say.text(f"kind_{kind.kind}"), kind.quartiles
+        ticks[float(place)] = say.text("kind_n", kind=name, n=n).replace(" (", "\n(")
+        rows.append((name, n, kind.n_not_scored, *map(small, quartiles)))
+        one = say.text(f"names_kind_of_{kind.kind}")
+        dots = Series(
+            "",
+            kind.scores,
+            [place + shift for shift in spread_dots(n)],
+            form="dots",
+            is_attack=kind.kind in ASKED,
+            has_legend=False,
+            hover=hover_text(say, one, score="%{x:.3g}"),
+            facts=list_facts(report, kind.rows),
+        )
+        series.append(dots)
+        if n:
+            middle, ends = [quartiles[1]] * 2, [place - 0.42, place + 0.42]
+            median = replace(dots, x=middle, y=ends, form="line", dash="solid", hover="", facts=())
+            series.append(median)
+    x = Axis(say.text(f"axis_{report.fixed_score}"))
+    y = Axis("", ticks=ticks, range=(len(kinds) - 0.5, -0.5), has_grid=False)
+    chart = plot(series, x=x, y=y, height=60 + 70 * len(kinds))
+    table = section.Table(("kind", "n", "missing", "q1", "median", "q3"), rows)
+    draw_heading(say, "scores")
+    clicked_facts = draw_figure(
+        say, "scores", chart, table=table, audit=report.digest, is_clickable=True
+    )
+    open_clicked_name(report, clicked_facts)
+
+
 def draw_bounds(say: Words, report: AuditReport) -> None:
     """Draw the basis of the verdict, its error rate, and how many people could be exposed."""
     verdict, lang = report.verdict, say.language
@@ -173,28 +212,6 @@ def draw_numbers(say: Words, report: AuditReport) -> None:
     draw_table(say, "figures", headline_table(say, report), audit=report.digest)
     draw_positive_controls(say, report)
     draw_guards(say, report)
-    kinds = kind_scores(report.table)
-    ticks: dict[float, str] = {}
-    series: list[Series] = []
-    rows: list[Sequence[Content]] = []
-    for row_number, kind in enumerate(kinds):
-        n, name, quartiles = len(kind.scores), say.text(f"kind_{kind.kind}"), kind.quartiles
-        dots = Series(
-            "", kind.scores, [], form="dots", is_attack=kind.kind in ASKED, has_legend=False
-        )
-        ticks[float(row_number)] = say.text("kind_n", kind=name, n=n)
-        rows.append((name, n, kind.n_not_scored, *map(small, quartiles)))
-        y = [row_number + shift for shift in spread_dots(n)]
-        series.append(replace(dots, y=y, hover="%{x:.3g}"))
-        if n:
-            middle, ends = [quartiles[1]] * 2, [row_number - 0.42, row_number + 0.42]
-            series.append(replace(dots, x=middle, y=ends, form="line", dash="solid", hover=""))
-    x = Axis(say.text(f"axis_{report.fixed_score}"))
-    y_axis = Axis("", ticks=ticks, range=(len(kinds) - 0.5, -0.5), has_grid=False)
-    chart = plot(series, x=x, y=y_axis, height=90 + 85 * len(kinds))
-    table = section.Table(("kind", "n", "missing", "q1", "median", "q3"), rows)
-    draw_heading(say, "scores")
-    draw_figure(say, "scores", chart, table=table, audit=report.digest)
     draw_link("measures", label=say.text("numbers_mentions"), audit=report.digest, tab="mentions")
     draw_link("measures", label=say.text("numbers_more"), audit=report.digest)
     with fold_details(say, "numbers"):

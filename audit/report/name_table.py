@@ -236,7 +236,7 @@ def select_visible(names: Mapping[str, Sequence[Any]], *, form: NameForm) -> dic
 
 @dataclass(frozen=True)
 class KindScores:
-    """Scores of one kind of names, of `KINDS`.
+    """Scores of one kind of names, of `KINDS`, and the row of each name in the table.
 
     Missing and infinite scores cannot be drawn; `n_not_scored` counts them.
     """
@@ -244,6 +244,7 @@ class KindScores:
     kind: str
     scores: tuple[float, ...]
     n_not_scored: int
+    rows: tuple[int, ...] = ()
 
     @property
     def quartiles(self) -> tuple[float, float, float]:
@@ -257,7 +258,8 @@ def kind_scores(table: pd.DataFrame) -> tuple[KindScores, ...]:
     kinds = []
     for kind, scores in table.groupby("kind", observed=True)["score"]:
         finite = scores[np.isfinite(scores)]
-        kinds.append(KindScores(str(kind), tuple(finite), len(scores) - len(finite)))
+        n_not_scored, rows = len(scores) - len(finite), tuple(finite.index)
+        kinds.append(KindScores(str(kind), tuple(finite), n_not_scored, rows))
     return tuple(kinds)
 
 

@@ -224,7 +224,8 @@ def _axis(values: FloatArray, *, is_log: bool) -> ScoreAxis:
 class RocView:
     """One score's ROC: steps at FPR [P], and the pointwise 95 % band of the TPR at the same FPR.
 
-    `tpr` is the largest TPR with at most this share of controls flagged.
+    `tpr` is the largest TPR with at most this share of controls flagged, and `threshold` the score
+    above which names are then flagged; NaN where no score of the list is the threshold.
     """
 
     score: str
@@ -234,6 +235,7 @@ class RocView:
     tpr: FloatArray
     low: FloatArray
     high: FloatArray
+    threshold: FloatArray
 
 
 def make_roc_view(ranked: RankedNames) -> RocView:
@@ -250,7 +252,7 @@ def make_roc_view(ranked: RankedNames) -> RocView:
     controls = scored["value"][~scored["is_member"]].to_numpy()[::-1]
     n, m = len(controls), len(members)
     if not ranked.has_truth or not n or not m:
-        return RocView(ranked.score, m, n, *np.zeros((4, 0)))
+        return RocView(ranked.score, m, n, *np.zeros((5, 0)))
 
     def share_above(limits: FloatArray) -> FloatArray:
         share: FloatArray = (m - np.searchsorted(members, limits, side="right")) / m
@@ -258,7 +260,8 @@ def make_roc_view(ranked: RankedNames) -> RocView:
 
     rng = np.random.default_rng(0)
     n_allowed = _spread_counts(n)
-    tpr = np.append(share_above(controls[n_allowed[:-1]]), 1.0)
+    thresholds = controls[n_allowed[:-1]]
+    tpr = np.append(share_above(thresholds), 1.0)
     bands = []
     for value, k in zip(tpr.tolist(), n_allowed[:-1].tolist(), strict=False):
         places = np.floor(n * rng.beta(k + 1, n - k, size=_N_REPLICATES)).astype(int)
@@ -268,7 +271,8 @@ def make_roc_view(ranked: RankedNames) -> RocView:
         sure = wilson(1.0, n_total=m).low if value == 1 else math.inf
         bands.append((min(band.low, sure), band.high))
     low, high = np.array([*bands, (1.0, 1.0)]).T
-    return RocView(ranked.score, m, n, n_allowed / n, tpr, low, high)
+    threshold = np.append(thresholds, math.nan)
+    return RocView(ranked.score, m, n, n_allowed / n, tpr, low, high, threshold)
 
 
 def fit_to_axes(
@@ -286,7 +290,10 @@ def fit_to_axes(
     for view in curves:
         axes = zip((view.fpr, view.tpr, view.low, view.high), lowest, strict=True)
         raised = (np.append(start, np.maximum(values, low)) for values, low in axes)
-        fitted.append(RocView(view.score, view.n_members, view.n_controls, *raised))
+        threshold = np.append([math.nan] * len(start), view.threshold)
+        fitted.append(
+            RocView(view.score, view.n_members, view.n_controls, *raised, threshold=threshold)
+        )
     return fitted, (x, y)
 
 

@@ -150,7 +150,7 @@ def table(
     caption: str,
     n_merged: int = 0,
 ) -> str:
-    """Return a table of (group, heading) columns; the caption is what a screen reader announces.
+    """Return a table of (group, heading) columns; a screen reader announces it by the caption.
 
     A column is aligned right if each of its cells is a number or begins with one. In the first
     `n_merged` columns, equal cells below each other are merged.
@@ -186,7 +186,7 @@ def table(
         )
     )
     return (
-        f'<div class="ka-scroll"><table class="ka-table"><caption>{escape_html(caption)}</caption>'
+        f'<div class="ka-scroll"><table class="ka-table" aria-label="{escape_html(caption)}">'
         f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"
     )
 
@@ -247,11 +247,19 @@ def line(strong: str, rest: str, *, is_strong: bool = False, state: str = "") ->
     return f'<p class="ka-line{tone}">{text}</p>'
 
 
-def heading(text: str, *, below: str = "") -> str:
-    """Return a section's heading, with a sentence under it."""
+def heading(text: str, *, below: str = "", hint: str = "") -> str:
+    """Return a section's heading, with a sentence under it and one behind a question mark."""
     sentence = f'<p class="ka-below">{escape_html(below)}</p>' if below else ""
     title = f'<h2 class="ka-heading">{escape_html(text)}</h2>' if text else ""
+    if title and hint:
+        title = f'<div class="ka-headed">{title}{fold(hint)}</div>'
     return title + sentence
+
+
+def fold(text: str) -> str:
+    """Return a question mark that unfolds a text; "" without a text."""
+    mark = f'<summary title="{words().html("explain")}">?</summary>'
+    return f'<details class="ka-fold">{mark}<p>{escape_html(text)}</p></details>' if text else ""
 
 
 def draw_refusal(say: Words, error: AuditError) -> None:

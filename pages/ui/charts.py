@@ -22,6 +22,7 @@ from pages.ui.blocks import escape_html
 RUST, GREY = "#B5482A", "#5F6670"
 _ON_DARK = {RUST: "#E0754F", GREY: "#9BA3AE"}
 _INK = {False: "#31333F", True: "#E6E7EB"}
+_GROUND = {False: "#FFFFFF", True: "#14171D"}
 LINE = "rgba(125, 133, 144, 0.35)"
 CONFIG = {"displayModeBar": False, "responsive": True}
 _TITLE = 36
@@ -68,6 +69,9 @@ class Series:
         The interval of each point along x.
     dash
         Plotly's name of a line's dashes; "" chooses them by the position of the series.
+    facts
+        What a click on a point returns, and what `hover` shows as `%{customdata[0]}`; text in it
+        must be escaped.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Series:
     symbol: str = "circle"
     hover: str = "%{x:.3f} → %{y:.3f}"
     has_legend: bool = True
+    facts: Sequence[Sequence[object]] = ()
 
 
 def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go.Figure:
@@ -130,6 +135,8 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
 def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
     colour, name = RUST if series.is_attack else GREY, _break_name(series.name)
     trace: dict[str, Any] = {"type": "scatter", "x": series.x, "y": series.y, "name": name}
+    if series.facts:
+        trace["customdata"] = series.facts
     if series.hover:
         trace["hovertemplate"] = f"{series.hover}<extra></extra>"
     else:
@@ -153,48 +160,52 @@ def _draw_series(figure: go.Figure, series: Series, *, dash: str) -> None:
                 hoverinfo="skip",
                 showlegend=False,
             )
-    trace["mode"] = "lines" if is_line else "markers"
-    if is_line:
-        trace["line"] = {
-            "color": colour,
-            "dash": dash,
-            "width": 3 if series.is_attack else 2,
-            "shape": shape,
-        }
-    if series.form == "marked":
-        trace["mode"] = "lines+markers"
-        trace["marker"] = {
-            "size": 8,
-            "symbol": series.symbol if series.is_attack else "circle-open",
-        }
-    if not is_line:
-        is_large = series.form == "points"
-        symbol = series.symbol if series.is_attack else f"{series.symbol}-open"
-        size, opacity = (12, 1.0) if is_large else (7, 0.7)
-        trace["marker"] = {
-            "color": colour,
-            "size": size,
-            "opacity": opacity,
-            "symbol": symbol,
-            "line": {"width": 2 * is_large, "color": colour},
-        }
-        xs = [x for x in series.x if isinstance(x, int | float)]
-        arms: tuple[tuple[str, Sequence[float | None], Sequence[float], Sequence[float]], ...] = (
-            ("y", series.y, series.low, series.high),
-            ("x", xs, series.left, series.right),
-        )
-        for axis, coordinates, low, high in arms:
-            if low:
-                trace[f"error_{axis}"] = {
-                    "array": [_length(h, y) for h, y in zip(high, coordinates, strict=True)],
-                    "arrayminus": [
-                        _length(y, end) for y, end in zip(coordinates, low, strict=True)
-                    ],
-                    "color": colour,
-                    "thickness": 2,
-                    "width": 6,
-                }
+    trace |= _line_look(series, colour, dash=dash) if is_line else _marker_look(series, colour)
     figure.add_trace({**trace, "showlegend": series.has_legend})
+
+
+def _line_look(series: Series, colour: str, *, dash: str) -> dict[str, Any]:
+    """Return the look of a line; where its points can be clicked, they are seen as dots."""
+    shape, width = "hv" if series.form == "step" else "linear", 3 if series.is_attack else 2
+    look: dict[str, Any] = {
+        "mode": "lines",
+        "line": {"color": colour, "dash": dash, "width": width, "shape": shape},
+    }
+    if series.form == "marked" or series.facts:
+        symbol = series.symbol if series.is_attack else "circle-open"
+        size = 8 if series.form == "marked" else 6
+        look |= {"mode": "lines+markers", "marker": {"size": size, "symbol": symbol}}
+    return look
+
+
+def _marker_look(series: Series, colour: str) -> dict[str, Any]:
+    """Return the look of dots, or of points with the arms of their intervals."""
+    is_large = series.form == "points"
+    look: dict[str, Any] = {
+        "mode": "markers",
+        "marker": {
+            "color": colour,
+            "size": 12 if is_large else 7,
+            "opacity": 1.0 if is_large else 0.7,
+            "symbol": series.symbol if series.is_attack else f"{series.symbol}-open",
+            "line": {"width": 2 * is_large, "color": colour},
+        },
+    }
+    xs = [x for x in series.x if isinstance(x, int | float)]
+    arms: tuple[tuple[str, Sequence[float | None], Sequence[float], Sequence[float]], ...] = (
+        ("y", series.y, series.low, series.high),
+        ("x", xs, series.left, series.right),
+    )
+    for axis, coordinates, low, high in arms:
+        if low:
+            look[f"error_{axis}"] = {
+                "array": [_length(h, y) for h, y in zip(high, coordinates, strict=True)],
+                "arrayminus": [_length(y, end) for y, end in zip(coordinates, low, strict=True)],
+                "color": colour,
+                "thickness": 2,
+                "width": 6,
+            }
+    return look
 
 
 def _length(upper: float | None, lower: float | None) -> float:
@@ -234,7 +245,8 @@ def apply_theme(figure: go.Figure, *, is_dark: bool) -> go.Figure:
     ink = {"color": _INK[is_dark]}
     for update in (figure.update_xaxes, figure.update_yaxes):
         update(tickfont=ink, title_font=ink)
-    return figure.update_layout(font=ink, legend_font=ink)
+    label = {"align": "left", "font": ink, "bgcolor": _GROUND[is_dark], "bordercolor": LINE}
+    return figure.update_layout(font=ink, legend_font=ink, hoverlabel=label)
 
 
 def spread_dots(n: int, *, width: float = 0.62) -> list[float]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeGuard
 
 import streamlit as st
-from streamlit.components.v2.get_bidi_component_manager import get_bidi_component_manager
-from streamlit.components.v2.manifest_scanner import ComponentConfig, ComponentManifest
 
 from audit.deid.find.copies import CopiesSummary
 from audit.deid.find.known_names import read_certain_names
@@ -38,6 +35,7 @@ from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.access import is_revealed
 from pages.ui.blocks import escape_html, format_moment, format_percent
+from pages.ui.component import draw_component
 from pages.ui.display_names import label_name
 from pages.ui.form import choose_some, draw_button, draw_switch, read_choices
 from pages.ui.note_text import MarkLabel, note_box, note_html, note_plain
@@ -49,7 +47,6 @@ MAX_CHARS = 50_000
 SCOPES = _HERE, _, _SET = ("here", "note", "set")
 """Scope of a correction: at its place, everywhere in the note, in all notes of the set."""
 _MAX_SHOWN_CHARS, _MAX_TYPED_CHARS = 40, 500
-_COMPONENT = "kart.marker"
 
 
 @dataclass(frozen=True)
@@ -275,7 +272,8 @@ def _draw_marker(
         note.document.text, names=cached.list_finder(None), is_shown=is_pasted or is_revealed()
     )
     scopes = desk.scopes
-    wish = _build_component()(
+    wish = draw_component(
+        "marker",
         key=f"{key}_marker",
         data={
             "text": text[:MAX_CHARS],
@@ -312,21 +310,6 @@ def _draw_marker(
         return {}
     state[last] = wish["asked"]
     return {field: wish[field] for field in ("place", "group", "scope")}
-
-
-def _build_component() -> Callable[..., Any]:
-    """Return the component that draws a note.
-
-    The script is a file of this app, because the policy of `headers` blocks scripts that Streamlit
-    inserts as text.
-    """
-    manager, folder = get_bidi_component_manager(), Path(__file__).parent
-    if manager.get_component_asset_root(_COMPONENT) is None:
-        manifest = ComponentManifest("kart", "1", [ComponentConfig("marker", "marker")])
-        manager.register_from_manifest(manifest, folder)
-    return st.components.v2.component(
-        _COMPONENT, js="marker.js", css="marker.css", isolate_styles=False
-    )
 
 
 def _count_places(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> dict[str, Any]:

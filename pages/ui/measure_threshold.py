@@ -12,6 +12,7 @@ from audit.report import threshold as thresholds
 from audit.report.report import AuditReport
 from audit.report.threshold import LOW_FPRS, USEFUL, RankedNames, Reached, RocView
 from audit.stats import Estimate
+from audit.tables import UNDEFINED, small
 from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.blocks import estimate_cell, format_percent, format_percent_interval
@@ -180,7 +181,12 @@ def _draw_roc(say: Words, digest: str, *, names: RankedNames, view: Reached) -> 
     ]
     table = Table(("measures_score", "fpr", "recall", "interval"), rows, n_merged=1)
     chart = _roc_chart(say, curves, view=view, is_log=is_log)
-    draw_figure(say, "measures_roc", chart, table=table, audit=digest)
+    clicked_facts = draw_figure(
+        say, "measures_roc", chart, table=table, audit=digest, is_clickable=True
+    )
+    if clicked_facts and clicked_facts[0] not in ("", repr(view.threshold)):
+        write_parameter("t", str(clicked_facts[0]))
+        st.rerun()
     _draw_low_rates(say, cached.report(digest), names.stratum, codes=list(curves))
 
 
@@ -207,6 +213,26 @@ def _draw_low_rates(say: Words, report: AuditReport, stratum: str, *, codes: lis
         draw_remark(say, "measures_unresolved", n=measures.n_controls)
 
 
+def _roc_facts(curve: RocView, *, n_points: int) -> list[list[str]]:
+    """Return of each drawn point the threshold that a click sets, and what a pointer over it shows.
+
+    Linear axes draw a point before those of the curve. A logarithmic axis draws a rate of 0
+    elsewhere, so the rates are told here.
+    """
+    points = zip(curve.threshold.tolist(), curve.fpr, curve.tpr, strict=True)
+    facts = [
+        [
+            "" if math.isnan(threshold) else repr(threshold),
+            small(threshold),
+            format_percent(fpr),
+            format_percent(tpr),
+        ]
+        for threshold, fpr, tpr in points
+    ]
+    start = ["", UNDEFINED, format_percent(0.0), format_percent(0.0)]
+    return [start] * (n_points - len(facts)) + facts
+
+
 def _roc_chart(say: Words, curves: dict[str, RocView], *, view: Reached, is_log: bool) -> object:
     assert view.counts is not None
     visible_curves, floor = thresholds.fit_to_axes(list(curves.values()), is_log=is_log)
@@ -220,6 +246,10 @@ def _roc_chart(say: Words, curves: dict[str, RocView], *, view: Reached, is_log:
         line = Series(name, x, y, "step", hover="%{x:.1f} % → %{y:.1f} %")
         if curve is visible_curves[0]:
             line = replace(line, low=low, high=high, is_attack=True)
+            threshold, fpr, recall = (f"%{{customdata[{place}]}}" for place in (1, 2, 3))
+            hover = say.text("measures_roc_point", t=threshold, fpr=fpr, recall=recall)
+            facts = _roc_facts(curves[curve.score], n_points=len(x))
+            line = replace(line, facts=facts, hover=hover.replace("\n", "<br>"))
         series.append(line)
     point = (view.counts.false_positive_rate.value, view.counts.recall.value)
     if not math.isnan(sum(point)):

@@ -1,7 +1,8 @@
 """The kinds of section that a page is made of: each is drawn by one function, by its words' key.
 
-A key stands for its sentences: `KEY` is the heading, `KEY_below` the sentence under it, `KEY_alt`
-what a figure shows, `KEY_do` what to do about it. Text in cells is untrusted, and escaped.
+A key stands for its sentences: `KEY` is the heading, `KEY_below` the sentence under it, `KEY_hint`
+one behind a question mark, `KEY_alt` what a figure shows, `KEY_do` what to do about it. Text in
+cells is untrusted, and escaped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pages.ui import blocks
 from pages.ui.access import logged_export, may, may_export, name_form
 from pages.ui.blocks import Cell
 from pages.ui.charts import CONFIG, apply_theme
+from pages.ui.component import draw_component
 from pages.ui.form import draw_button
 from pages.ui.state import words
 
@@ -107,13 +109,14 @@ def attempt(say: Words, make: Callable[[], T]) -> T | None:
 
 
 def draw_heading(say: Words, key: str, *, below: str = "", **values: object) -> None:
-    """Draw a heading and the sentence under it, if there is one; the values fill both.
+    """Draw a heading and the sentence under it, if there is one; the values fill all sentences.
 
-    `below` is the key of the sentence if it is not `KEY_below`.
+    `below` is the key of the sentence if it is not `KEY_below`. The sentence `KEY_hint` stands
+    behind a question mark.
     """
-    below = below or f"{key}_below"
-    sentence = say.text(below, **values) if below in say.sentences else ""
-    st.html(blocks.heading(say.text(key, **values), below=sentence))
+    keys = (below or f"{key}_below", f"{key}_hint")
+    sentence, hint = (say.text(k, **values) if k in say.sentences else "" for k in keys)
+    st.html(blocks.heading(say.text(key, **values), below=sentence, hint=hint))
 
 
 def draw_remark(say: Words, key: str, **values: object) -> None:
@@ -134,27 +137,113 @@ def draw_figure(
     table: Table | Columns,
     audit: str = "",
     variant: str = "",
+    is_clickable: bool = False,
     **values: object,
-) -> None:
+) -> Sequence[Any]:
     """Draw a figure with an alternative text, and its numbers as a table and a CSV file.
 
     `chart` is a plotly figure, `audit` the digest whose log the export goes into; `values` fill
-    the alternative text `KEY_alt`. `variant` distinguishes figures of one key on one page.
+    the alternative text `KEY_alt`. `variant` distinguishes figures of one key on one page. Returns
+    the facts of the clicked point (see `charts.Series`), none by default.
     """
-    alt = draw_chart(say, key, chart, variant=variant, **values)
     name = f"{key}_{variant}" if variant else key
-    with st.expander(say.text("as_table"), key=f"{name}_as_table"):
-        draw_table(say, key, table, variant=variant, caption=alt, audit=audit)
+    texts = _table_texts(say, key, table)
 
+    def draw_csv() -> None:
+        draw_csv_button(say, name, texts.titles, texts.csv_rows, audit=audit)
 
-def draw_chart(say: Words, key: str, chart: Any, *, variant: str = "", **values: object) -> str:
-    """Draw a figure whose numbers stand in a table under it; return its alternative text."""
-    alt = say.text(f"{key}_alt", **values)
-    themed_chart = apply_theme(chart, is_dark=st.context.theme.type == "dark")
-    st.plotly_chart(
-        themed_chart, config=CONFIG, alt=alt, key=f"{key}_{variant}" if variant else key
+    clicked_facts = draw_chart(
+        say, key, chart, variant=variant, draw_file=draw_csv, is_clickable=is_clickable, **values
     )
-    return alt
+    with st.expander(say.text("as_table"), key=f"{name}_as_table"):
+        alt = say.text(f"{key}_alt", **values)
+        st.html(blocks.table(texts.header, texts.rows, caption=alt, n_merged=texts.n_merged))
+    return clicked_facts
+
+
+def draw_chart(
+    say: Words,
+    key: str,
+    chart: Any,
+    *,
+    variant: str = "",
+    draw_file: Callable[[], None] = lambda: None,
+    is_clickable: bool = False,
+    **values: object,
+) -> Sequence[Any]:
+    """Draw a figure and the buttons for its files; return the facts of the clicked point.
+
+    The browser itself makes the pictures (SVG, PNG) of what it shows; `draw_file` draws the button
+    for the numbers, unless they stand in a table under the figure.
+    """
+    name = f"{key}_{variant}" if variant else key
+    themed_chart = apply_theme(chart, is_dark=st.context.theme.type == "dark")
+    looks: dict[str, Any] = {
+        "config": CONFIG,
+        "alt": say.text(f"{key}_alt", **values),
+        "key": name,
+    }
+    facts: Sequence[Any] = ()
+    with st.container(key=f"ka_figure_{name}"):
+        if is_clickable:
+            themed_chart.update_xaxes(fixedrange=True).update_yaxes(fixedrange=True)
+            event = st.plotly_chart(
+                themed_chart, on_select="rerun", selection_mode="points", **looks
+            )
+            points = event["selection"]["points"]
+            facts = points[0].get("customdata", ()) if points else ()
+        else:
+            st.plotly_chart(themed_chart, **looks)
+        with st.container(
+            horizontal=True, horizontal_alignment="right", gap=None, key=f"ka_files_{name}"
+        ):
+            _draw_pictures(say, name)
+            draw_file()
+    return facts
+
+
+def _draw_pictures(say: Words, name: str) -> None:
+    """Draw the buttons that save the figure `name` as a picture."""
+    draw_component(
+        "picture",
+        key=f"{name}_pictures",
+        data={
+            "figure": f"ka_figure_{name}",
+            "name": name.replace("_", "-"),
+            "titles": {form: say.text(f"picture_{form}") for form in ("svg", "png")},
+        },
+    )
+
+
+@dataclass(frozen=True)
+class _TableTexts:
+    """A table as the screen shows it, and as its CSV file holds it: with counts as numbers."""
+
+    header: list[tuple[str, str]]
+    rows: list[list[Cell]]
+    n_merged: int
+    titles: list[str]
+    csv_rows: list[list[str | int]]
+
+
+def _table_texts(say: Words, key: str, table: Table | Columns) -> _TableTexts:
+    if isinstance(table, Mapping):
+        table = make_table(table)
+    columns = [heading if isinstance(heading, tuple) else ("", heading) for heading in table.header]
+    header = [
+        (_column_heading(say, key, group), _column_heading(say, key, column))
+        for group, column in columns
+    ]
+    return _TableTexts(
+        header,
+        rows=[[_make_cell(cell) for cell in row] for row in table.rows],
+        n_merged=table.n_merged,
+        titles=[f"{group}: {text}" if group else text for group, text in header],
+        csv_rows=[
+            [cell if isinstance(cell, int) else _cell_text(_make_cell(cell)) for cell in row]
+            for row in table.rows
+        ],
+    )
 
 
 def draw_table(
@@ -168,29 +257,20 @@ def draw_table(
     variant: str = "",
     **values: object,
 ) -> None:
-    """Draw a table, and a button for the same table as CSV, in which counts are plain numbers.
+    """Draw a table with a button for the same table as CSV, in which counts are plain numbers.
 
-    The caption is `KEY_caption` filled with the values unless another one is given. `names` is the
-    log's word for the form of the names; `variant` distinguishes tables of one key on one page.
+    The caption stands behind a question mark. It is `KEY_caption` filled with the values unless
+    another one is given. `names` is the log's word for the form of the names; `variant`
+    distinguishes tables of one key on one page.
     """
     caption = caption or say.text(f"{key}_caption", **values)
-    if isinstance(table, Mapping):
-        table = make_table(table)
-    columns = [heading if isinstance(heading, tuple) else ("", heading) for heading in table.header]
-    header = [
-        (_column_heading(say, key, group), _column_heading(say, key, column))
-        for group, column in columns
-    ]
-    rows = [[_make_cell(cell) for cell in row] for row in table.rows]
-    st.html(blocks.table(header, rows, caption=caption, n_merged=table.n_merged))
-    titles = [f"{group}: {text}" if group else text for group, text in header]
-    csv_rows = [
-        [cell if isinstance(cell, int) else _cell_text(_make_cell(cell)) for cell in row]
-        for row in table.rows
-    ]
-    draw_csv_button(
-        say, f"{key}_{variant}" if variant else key, titles, csv_rows, audit=audit, names=names
-    )
+    name, texts = f"{key}_{variant}" if variant else key, _table_texts(say, key, table)
+    with st.container(key=f"ka_table_{name}"):
+        st.html(
+            f'<div class="ka-over">{blocks.fold(caption)}</div>'
+            + blocks.table(texts.header, texts.rows, caption=caption, n_merged=texts.n_merged)
+        )
+        draw_csv_button(say, name, texts.titles, texts.csv_rows, audit=audit, names=names)
 
 
 def _make_cell(content: Content) -> Cell:
@@ -261,11 +341,12 @@ def draw_frame(
     The headings of the columns are those of `Columns`.
     """
     columns = {_column_heading(say, key, column): cells for column, cells in columns.items()}
-    st.dataframe(columns, hide_index=True, key=key, alt=say.text(key))
     rows, names = list(zip(*columns.values(), strict=True)), name_form()
-    draw_csv_button(
-        say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts
-    )
+    with st.container(key=f"ka_table_{key}"):
+        draw_csv_button(
+            say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts
+        )
+        st.dataframe(columns, hide_index=True, key=key, alt=say.text(key))
 
 
 def draw_facts(say: Words, key: str, facts: Mapping[str, str], **options: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,9 @@ def links(app: AppTest) -> list[tuple[str, str, str]]:
 def downloads(app: AppTest) -> dict[str, bool]:
     """Return the keys of the download buttons, and whether each is disabled."""
     return {button.key: button.disabled for button in app.get("download_button")}
+
+
+def read_figure(app: AppTest, number: int = 0) -> dict[str, Any]:
+    """Return a chart of a page as plotly reads it."""
+    figure: dict[str, Any] = json.loads(app.get("plotly_chart")[number].proto.spec)
+    return figure

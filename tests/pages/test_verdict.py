@@ -40,6 +40,7 @@ from tests.pages.screen import (
     open_page,
     parameter,
     press,
+    read_figure,
     texts,
 )
 
@@ -69,7 +70,7 @@ def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
     assert page_text.index(RIBBON) < page_text.index(f">{verdict.in_short('en')}</p>")
     assert page_text.index(verdict.in_short("en")) < page_text.index(verdict.next_step("en"))
     assert reports["generation"].verdict.in_short("en") in page_text
-    assert not app.get("plotly_chart") and verdict.facts("en") not in page_text
+    assert len(app.get("plotly_chart")) == 1 and verdict.facts("en") not in page_text
     app = opened(*FOLDS)
     page_text = texts(app)
     assert verdict.facts("en") in page_text
@@ -85,6 +86,25 @@ def test_the_sentence_comes_first_and_all_else_is_folded_until_a_link_opens_it(
     assert not app.exception
     assert parameter(app, "audit") == reports["generation"].digest[:12]
     assert texts(app).index("Scenario 1:") < texts(app).index("Scenario 2:")
+
+
+def test_a_dot_of_the_chart_tells_its_name_masked_until_names_are_revealed(
+    reports: Reports,
+) -> None:
+    table = reports["masked_lm"].table
+    for is_revealed in (False, True):
+        app = open_page(audit=reports["masked_lm"].digest[:12])
+        app.session_state["is_revealed"] = is_revealed
+        app.run()
+        dots = [t for t in read_figure(app)["data"] if t.get("customdata")]
+        facts = [tuple(fact) for trace in dots for fact in trace["customdata"]]
+        assert len(dots) == 3 and len(facts) == len(table)
+        label = "P-0002 · Sophia0 Wright0" if is_revealed else "P-0002 · S*** W***"
+        assert (0, label, f"{table['n_mentions'][0]:.0f}") in facts
+        assert is_revealed == any(part in str(facts) for name in MEMBERS for part in name)
+        hovers = [trace["hovertemplate"] for trace in dots]
+        assert "Member · mentions: %{customdata[2]}<br>score: %{x:.3g}" in hovers[0]
+        assert "Easy control" in hovers[1] and "Hard control" in hovers[2]
 
 
 @pytest.mark.long
@@ -387,6 +407,11 @@ def test_the_preview_is_the_report_in_its_language_and_every_file_can_be_had(
 
 
 @pytest.mark.long
+def are_closed(app: AppTest) -> bool:
+    """Whether no file of the report is handed out."""
+    return all(closed for key, closed in downloads(app).items() if key.startswith("report_"))
+
+
 def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,10 +421,10 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
         f"report_{control}_{reports['masked_lm'].digest}" for control in ("names", "full_confirm")
     )
     app.radio(key=names).set_value("full").run()
-    assert all(downloads(app).values()) and not app.get("iframe")
+    assert are_closed(app) and not app.get("iframe")
     app.session_state["is_revealed"] = True
     app.run()
-    assert all(downloads(app).values())
+    assert are_closed(app)
     assert SAY.text("report_full_agree") in texts(app)
     app.checkbox(key=consent).check().run()
     assert not any(downloads(app).values())
@@ -408,7 +433,7 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     other_key = f"report_names_{reports['generation'].digest}"
     assert app.radio(key=other_key).value == "masked" and "Wright0" not in preview(app)
     app.radio(key=other_key).set_value("full").run()
-    assert all(downloads(app).values()) and not app.get("iframe")
+    assert are_closed(app) and not app.get("iframe")
     monkeypatch.setattr("pages.ui.access.role", lambda: "reader")
     app = open_page()
     assert any("only an auditor" in caption for caption in captions(app))

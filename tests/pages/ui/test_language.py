@@ -37,7 +37,7 @@ def test_no_file_has_a_key_twice() -> None:
 
 
 def test_no_sentence_is_empty_and_japanese_is_japanese() -> None:
-    latin = {"app", "column_q", "kind_n", "column_f1", "column_counts"}
+    latin = {"app", "column_q", "csv", "kind_n", "column_f1", "column_counts"}
     for key in ENGLISH:
         assert ENGLISH[key].strip()
         assert ENGLISH[key].isascii() or re.fullmatch(r"[\x00-\x7f·×“”]+", ENGLISH[key]), key
@@ -85,7 +85,7 @@ def test_one_japanese_word_stands_for_one_thing() -> None:
 
 
 ENDINGS = re.compile(
-    r"below|alt|do|axis|caption|help|title|now|why|see_job|(gone(_do)?)|eyebrow|heading|sentence|footer|\d+"
+    r"below|alt|do|axis|caption|help|hint|title|now|why|see_job|(gone(_do)?)|eyebrow|heading|sentence|footer|\d+"
 )
 """What a page's sections add to their key."""
 
