@@ -289,10 +289,10 @@ def fit_to_axes(
     fitted = []
     for view in curves:
         axes = zip((view.fpr, view.tpr, view.low, view.high), lowest, strict=True)
-        raised = (np.append(start, np.maximum(values, low)) for values, low in axes)
+        fpr, tpr, low, high = (np.append(start, np.maximum(axis, floor)) for axis, floor in axes)
         threshold = np.append([math.nan] * len(start), view.threshold)
         fitted.append(
-            RocView(view.score, view.n_members, view.n_controls, *raised, threshold=threshold)
+            RocView(view.score, view.n_members, view.n_controls, fpr, tpr, low, high, threshold)
         )
     return fitted, (x, y)
 
