@@ -11,8 +11,13 @@ def main() -> int:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"{NAME} {read_version()}\n")
         return 0
-    from audit.cli import main as run_command
+    import os
 
+    from audit.cli import main as run_command
+    from audit.executor import PASSIVE_THREADS
+
+    for variable, setting in PASSIVE_THREADS.items():
+        os.environ.setdefault(variable, setting)
     return run_command()
 
 

@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -25,6 +25,12 @@ from audit.errors import AuditError
 
 SCHEDULER_VARIABLE = "KART_AUDIT_SCHEDULER"
 """Variable with the address of the scheduler to which this process and its jobs send audits."""
+PASSIVE_THREADS: Mapping[str, str] = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Variables of a process that computes: its threads sleep while they wait for each other.
+
+Threads that spin keep the processor from those they wait for as soon as another program computes.
+It must be set before torch is imported.
+"""
 _CONNECT_SECONDS = 10
 _N_AHEAD = 2
 T = TypeVar("T")

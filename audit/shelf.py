@@ -395,6 +395,11 @@ def make_time_stamp() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
+def seconds_since(stamp: str) -> float:
+    """Return the seconds since a time stamp of `make_time_stamp`."""
+    return (datetime.now(UTC) - datetime.fromisoformat(stamp)).total_seconds()
+
+
 @dataclass(frozen=True)
 class Shelf(Generic[T]):
     """One kind of kept things; each thing is a folder in the kind's folder."""

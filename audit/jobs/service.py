@@ -13,10 +13,12 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from audit.errors import AuditCancelled, AuditError, Message
+from audit.executor import PASSIVE_THREADS
+from audit.foreign import find_free_memory
 from audit.home import check_change_allowed
 from audit.jobs import locks, table
 from audit.jobs.table import COMMAND, WORKER, Failure, Job, has_order, read_order
-from audit.shelf import Lock
+from audit.shelf import Lock, seconds_since
 from audit.task import Question, Task
 
 KINDS = {
@@ -92,6 +94,7 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
             return subprocess.Popen(
                 words,
                 cwd=_CHECKOUT,
+                env=PASSIVE_THREADS | os.environ,
                 start_new_session=True,
                 pass_fds=(lock.descriptor,),
                 stdin=subprocess.DEVNULL,
@@ -268,6 +271,45 @@ def job(job_id: str) -> Job:
 def can_resume(job: Job) -> bool:
     """Return whether a job ended without an answer and its order is still kept."""
     return job.state in table.RESUMABLE and has_order(job.job_id)
+
+
+STILL_SECONDS = 30.0
+"""Seconds without progress after which a page says what a job waits for."""
+_LITTLE_MEMORY = 2**28
+
+
+def find_wait_cause(job: Job) -> Message | None:
+    """Return what an active job waits for and how to change that; None while it makes progress."""
+    since = job.created if job.state == "queued" else job.moved
+    if not (job.is_active and since) or (seconds := seconds_since(since)) < STILL_SECONDS:
+        return None
+    minutes, n_cores, load = seconds / 60, os.cpu_count() or 1, os.getloadavg()[0]
+    if job.state == "queued" and job.n_before:
+        return Message(
+            "It waits for {n_before} jobs before it. Cancel one of them, and this one starts "
+            "sooner.",
+            n_before=job.n_before,
+        )
+    if (free := find_free_memory()) < _LITTLE_MEMORY:
+        return Message(
+            "No progress for {minutes:.1f} min: only {free:.0f} MB of memory are free. Close other "
+            "programs, or cancel this job and ask for a smaller one.",
+            minutes=minutes,
+            free=free / 2**20,
+        )
+    if load > 1.5 * n_cores:
+        return Message(
+            "No progress for {minutes:.1f} min: about {load:.0f} processes share the {n_cores} "
+            "processor cores of this machine. Stop other work on it, or wait: nothing is lost.",
+            minutes=minutes,
+            load=load,
+            n_cores=n_cores,
+        )
+    return Message(
+        "No progress for {minutes:.1f} min: one step takes long, for example reading a large "
+        "model. You can wait, or cancel this job and resume it later: finished parts are kept.",
+        minutes=minutes,
+    )
 
 
 def forget(job_id: str) -> None:

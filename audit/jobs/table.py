@@ -59,6 +59,7 @@ class Job:
     phase: str  # current phase, in the engine's words
     share: float  # share done, 0-1
     seconds_left: float | None  # None if it cannot be estimated yet
+    moved: str  # when phase or share last changed, like `created`; "" before the first start
     created: str  # like the next two an ISO time stamp in UTC, "" for none
     started: str
     finished: str
@@ -127,7 +128,7 @@ def _find_order_path(job_id: str) -> Path:
 
 
 FILE = "jobs.sqlite3"
-_VERSION = 2
+_VERSION = 3
 _BUSY_SECONDS = 20
 _ACTIVE, _RESUMABLE = str(ACTIVE), str(RESUMABLE)
 _COLUMNS = """
@@ -136,8 +137,11 @@ _COLUMNS = """
     share real not null, seconds_left real, created text not null, started text not null,
     finished text not null, n_attempts integer not null,
     is_cancel_wanted integer not null, runner text not null, failure text not null,
-    result text not null, owner text not null, turn integer not null
+    result text not null, owner text not null, turn integer not null,
+    moved text not null default ''
 """
+_ADDED = {2: "alter table jobs add column moved text not null default ''"}
+"""Earlier version of the table -> what makes it the next version."""
 _BEFORE = """
     case when state = 'queued' then (
         select count(*) from jobs other where other.device = jobs.device
@@ -174,6 +178,7 @@ def insert(
         seconds_left=None,
         created=make_time_stamp(),
         started="",
+        moved="",
         finished=make_time_stamp() if result else "",
         n_attempts=0,
         is_cancel_wanted=0,
@@ -236,7 +241,7 @@ def claim(job_id: str) -> bool:
         job_id,
         "state = 'queued'",
         "state = 'running', n_attempts = n_attempts + 1, phase = 'loading', started = :now, "
-        "seconds_left = null",
+        "moved = :now, seconds_left = null",
     )
 
 
@@ -247,10 +252,12 @@ def note_progress(job_id: str, progress: Progress) -> bool | None:
         "phase": FINISHING if progress.share >= 1 else progress.phase,
         "share": progress.share,
         "left": progress.seconds_left,
+        "now": make_time_stamp(),
     }
     with _open_table() as table:
         rows = table.execute(
-            "update jobs set phase = :phase, share = :share, seconds_left = :left "
+            "update jobs set moved = case when phase = :phase and share = :share then moved "
+            "else :now end, phase = :phase, share = :share, seconds_left = :left "
             "where job_id = :job_id and state = 'running' returning is_cancel_wanted",
             values,
         ).fetchall()
@@ -383,11 +390,13 @@ def _read_version(table: sqlite3.Connection) -> int:
 
 
 def _make_table(table: sqlite3.Connection) -> None:
-    if _read_version(table) not in (0, _VERSION):  # 0: it is new
-        raise make_version_error(where="jobs")
     # If two processes changed the journal at once, both would fail because the table is locked.
     with table_lock():
+        version = _read_version(table)
+        if version not in (0, _VERSION, *_ADDED):  # 0: it is new
+            raise make_version_error(where="jobs")
         for statement in (
+            *(change for earlier, change in _ADDED.items() if 0 < version <= earlier),
             "pragma journal_mode = wal",
             f"create table if not exists jobs ({_COLUMNS})",
             "create unique index if not exists one_active on jobs (question) "

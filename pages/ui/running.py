@@ -45,6 +45,8 @@ def draw_job_card(
         )
         if job.is_active:
             st.progress(job.share, text=progress_text(say, job))
+            if (cause := service.find_wait_cause(job)) is not None:
+                st.html(f'<p class="ka-footer">{message_html(cause.render(say.language))}</p>')
         with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
             if job.is_active and may("cancelled"):
                 _draw_cancel_button(say, job)

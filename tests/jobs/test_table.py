@@ -8,6 +8,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -166,12 +167,69 @@ def test_auto_is_the_gpu_where_there_is_one(tmp_path, monkeypatch):
     assert [queue_of(device) for device in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
-@pytest.mark.parametrize("difference", [-1, 1])
+@pytest.mark.parametrize("difference", [-2, 1])
 def test_a_table_of_another_version_is_refused(monkeypatch, difference):
     add()
     monkeypatch.setattr(table, "_VERSION", table._VERSION + difference)
     with pytest.raises(AuditError, match="jobs: This was written by another version"):
         service.jobs()
+
+
+def test_a_table_of_the_version_before_is_carried_over():
+    job = add()
+    with closing(sqlite3.connect(jobs_dir() / table.FILE)) as connection:
+        connection.execute("alter table jobs drop column moved")
+        connection.execute("pragma user_version = 2")
+        connection.commit()
+    assert service.job(job.job_id) == job
+    assert table.claim(job.job_id)
+    assert service.job(job.job_id).moved > job.created
+
+
+def test_only_a_change_of_phase_or_share_is_progress():
+    job = add()
+    table.claim(job.job_id)
+    moments = [service.job(job.job_id).moved]
+    for phase, share in (("loading", 0), ("loading", 0), ("loading", 0.5), ("finishing", 0.5)):
+        table.note_progress(job.job_id, Progress(phase, share, 1, None))
+        moments.append(service.job(job.job_id).moved)
+    assert moments == sorted(moments)
+    assert len(set(moments)) == 3
+    assert moments[0] == moments[1] == moments[2]
+
+
+def make_still(job: Job, *, seconds: float) -> Job:
+    earlier = datetime.now(UTC) - timedelta(seconds=seconds)
+    return replace(job, moved=earlier.isoformat(), created=earlier.isoformat())
+
+
+@pytest.mark.parametrize(
+    ("load", "free", "cause"),
+    [
+        (50.0, 2**33, "about 50 processes share"),
+        (50.0, 2**27, "only 128 MB of memory are free"),
+        (0.0, 2**33, "one step takes long"),
+    ],
+)
+def test_a_job_without_progress_says_what_it_waits_for(monkeypatch, load, free, cause):
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(service, "find_free_memory", lambda: float(free))
+    job = add()
+    assert service.find_wait_cause(job) is None
+    table.claim(job.job_id)
+    running = service.job(job.job_id)
+    assert service.find_wait_cause(make_still(running, seconds=20)) is None
+    message = service.find_wait_cause(make_still(running, seconds=90))
+    assert message is not None
+    assert message.startswith("No progress for 1.5 min") and cause in message
+    assert service.find_wait_cause(make_still(replace(running, state="done"), seconds=90)) is None
+
+
+def test_a_job_behind_others_names_them():
+    add("a"), add("b")
+    waiting = service.job(add("c").job_id)
+    message = service.find_wait_cause(make_still(waiting, seconds=31))
+    assert message is not None and message.startswith("It waits for 2 jobs before it.")
 
 
 def test_a_table_that_cannot_be_used_is_refused():
