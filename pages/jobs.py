@@ -13,6 +13,8 @@ from audit.run import AuditTask
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import identify_person, may
+from pages.ui.blocks import escape_html, state_mark
+from pages.ui.display_names import state_name
 from pages.ui.form import draw_button
 from pages.ui.running import change_job, draw_demo_button, draw_job_card, draw_live_cards
 from pages.ui.section import draw_absence, draw_heading, draw_page, draw_remark, show_refusals
@@ -71,8 +73,9 @@ def draw_ended(say: Words, ended: Sequence[Job], *, chosen: str) -> None:
 
 
 def draw_actions(say: Words, job: Job) -> None:
-    """Draw the actions for an ended job."""
+    """Draw the verdicts and the actions for an ended job."""
     if job.result:
+        draw_verdicts(say, job)
         if job.kind in RESULTS:
             page, code, query = RESULTS[job.kind]
             label, icon = say.text(f"jobs_open_{job.kind}"), ":material/arrow_forward:"
@@ -85,6 +88,19 @@ def draw_actions(say: Words, job: Job) -> None:
         with show_refusals(say, key="jobs_refused"):
             service.forget(job.job_id)
             st.rerun()
+
+
+def draw_verdicts(say: Words, job: Job) -> None:
+    """Draw the verdicts that a job has reached, in a few words each."""
+    audits = {audit.digest: audit for audit in cached.kept_audits()[0]}
+    chips = "".join(
+        f'<span class="ka-chip">{state_mark(audit.state)}'
+        f"{escape_html(state_name(say, audit.state, rule=audit.rule))}</span>"
+        for audit in map(audits.get, job.result)
+        if audit is not None
+    )
+    if chips:
+        st.html(chips)
 
 
 def draw_ways_on(say: Words, job: Job) -> None:

@@ -13,8 +13,10 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from operator import itemgetter
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
@@ -57,9 +59,23 @@ def format_percent_interval(estimate: Estimate) -> str:
     return f"{low} – {high} %".replace("-", "\N{MINUS SIGN}")
 
 
-def format_moment(moment: str) -> str:
-    """Format an ISO time stamp as date, hour and minute."""
-    return moment[:16].replace("T", " ")
+def format_moment(moment: str, *, has_zone: bool = True) -> str:
+    """Format an ISO time stamp as date, hour and minute of the reader's time zone."""
+    if not moment:
+        return ""
+    utc = datetime.fromisoformat(moment)
+    local = (utc if utc.tzinfo else utc.replace(tzinfo=UTC)).astimezone(_reader_zone())
+    zone = local.tzname() or ""
+    ending = f" {zone if zone.isalpha() else f'UTC{zone}'}" if has_zone else ""
+    return f"{local:%Y-%m-%d %H:%M}{ending}"
+
+
+def _reader_zone() -> tzinfo:
+    """Return the time zone that the browser names, or UTC if it names none that is known."""
+    try:
+        return ZoneInfo(st.context.timezone or "UTC")
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return UTC
 
 
 @dataclass(frozen=True)

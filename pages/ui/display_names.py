@@ -51,12 +51,14 @@ def model_names(say: Words, models: tuple[RegisteredModel, ...]) -> dict[str, st
 
 def converted_name(say: Words, model: ConvertedModel) -> str:
     """Return the display name of a model that was converted here: its source's and the date."""
-    return say.text("called_converted", name=model.name, at=format_moment(model.created))
+    return say.text(
+        "called_converted", name=model.name, at=format_moment(model.created, has_zone=False)
+    )
 
 
 def training_name(say: Words, model: TrainedModel) -> str:
     """Return the display name of a model trained here: its title, or its parent and date."""
-    date = format_moment(model.facts.created)
+    date = format_moment(model.facts.created, has_zone=False)
     if title := model.facts.title:
         return say.text("called_titled", title=title, at=date)
     return say.text("called_trained", parent=model.facts.parent, at=date)
@@ -66,14 +68,17 @@ def list_name(say: Words, line: Line) -> str:
     """Return the display name of a list of names or a file of passages."""
     if not line.at:
         return say.text(f"called_demo_{line.code.removeprefix('demo-')}")
-    return line.label or say.text("called_untitled", at=format_moment(line.at))
+    return line.label or say.text("called_untitled", at=format_moment(line.at, has_zone=False))
 
 
 def corpus_name(say: Words, corpus: KeptCorpus) -> str:
     """Return a corpus's display name with its size and date."""
     title = corpus.title or corpus.source
     return say.text(
-        "called_corpus", title=title, n=f"{corpus.n_notes:,}", at=format_moment(corpus.created)
+        "called_corpus",
+        title=title,
+        n=f"{corpus.n_notes:,}",
+        at=format_moment(corpus.created, has_zone=False),
     )
 
 
@@ -155,7 +160,7 @@ def score_name(say: Words, score: Score) -> str:
         title=predicted_name(say, score),
         gold=ref if kind == "file" else say.text(gold_key),
         n=f"{score.summary.n_documents:,}",
-        at=format_moment(score.created),
+        at=format_moment(score.created, has_zone=False),
     )
 
 

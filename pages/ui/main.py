@@ -17,7 +17,8 @@ from pages.ui.access import (
     require_login,
     warn_of_open_secrets,
 )
-from pages.ui.blocks import format_moment
+from pages.ui.blocks import STATE_MARKS, format_moment
+from pages.ui.display_names import state_name
 from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
 from pages.ui.place import find_place
 from pages.ui.running import draw_job_line
@@ -93,7 +94,17 @@ def main() -> None:
             f'<p class="ka-ribbon" role="note"><strong>{words.html("demo_ribbon")}</strong> '
             f"<span>{words.html('is_demo')}</span></p>"
         )
+    _title_tab(words, name, audit=open_audit)
     page.run()
+
+
+def _title_tab(words: Words, page: str, *, audit: KeptAudit | None) -> None:
+    """Name the browser's tab after the page, and after the audit that it shows."""
+    title = words.text(f"{page}_link")
+    if audit and page in OF_ONE_AUDIT:
+        place = {"page": title, "hospital": audit.hospital, "scenario": audit.scenario}
+        title = words.text("tab_title_audit", **place)
+    st.set_page_config(page_title=words.text("tab_title", page=title))
 
 
 def _build_navigation(words: Words) -> st.Page:
@@ -154,9 +165,11 @@ def _open_audit() -> None:
 def _audit_label(words: Words, line: KeptAudit) -> str:
     return words.text(
         "audit_line_demo" if line.is_demo else "audit_line",
+        mark=STATE_MARKS.get(line.state, ""),
+        state=state_name(words, line.state, rule=line.rule),
         scenario=line.scenario,
         hospital=line.hospital,
-        at=format_moment(line.at),
+        at=format_moment(line.at, has_zone=False),
     )
 
 

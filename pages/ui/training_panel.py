@@ -352,7 +352,7 @@ def _facts_line(say: Words, model: TrainedModel) -> str:
         say.text("train_line_epochs", n=_epochs(model.n_epochs_done)),
         "" if model.held_out is None else say.text("train_line_loss", first=first, last=last),
         "" if model.is_whole else say.text("train_line_unfinished"),
-        format_moment(model_facts.created),
+        format_moment(model_facts.created, has_zone=False),
     ]
     return " · ".join(filter(None, pieces))
 
@@ -396,6 +396,8 @@ def draw_new(say: Words) -> None:
             draw_heading(say, "train_plan")
             plan = make_training_plan(task.settings, parent=parent.summary, load=load)
             _draw_plan(say, plan, task, parent=parent, corpus=corpus, load=load)
+            if not task.title:
+                task = task.with_(title=_suggest_title(say, plan, parent=parent, corpus=corpus))
             if draw_button(say, "train_start", kind="primary", icon="play_arrow", is_wide=True):
                 with st.spinner(say.text("train_starting")):
                     JOBS.start(task.question(), n_steps=plan.n_steps, n_notes=load.n_notes)
@@ -403,6 +405,18 @@ def draw_new(say: Words) -> None:
                 st.rerun()
     except AuditError as error:
         blocks.draw_refusal(say, error)
+
+
+def _suggest_title(
+    say: Words, plan: TrainingPlan, *, parent: RegisteredModel, corpus: KeptCorpus
+) -> str:
+    """Return a title for a model without one: what it starts from, the notes and the epochs."""
+    return say.text(
+        "train_title_default",
+        parent=parent.summary.name if parent.summary else parent.model_id,
+        corpus=corpus.title or corpus.source,
+        epochs=_epochs(plan.n_epochs),
+    )
 
 
 def _ask_subject(
