@@ -367,9 +367,10 @@ def _check_header(record: Sequence[str], *, subject: str) -> tuple[str, ...]:
 
 def _unnamed_column(column: int, *, subject: str) -> AuditError:
     return AuditError(
-        "Column {column} has no name.",
+        "Column {column} has no heading.",
         where=Message("{subject}, row 1", subject=subject),
-        do="Name or delete it.",
+        do="Row 1 must hold a heading for each column. If it is data, put a row of headings above "
+        "it.",
         column=column,
     )
 

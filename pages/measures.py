@@ -145,7 +145,7 @@ def _draw_verdicts(say: Words, report: AuditReport, comparison: Comparison) -> N
     header = ("measures_which", "verdict_title", "measures_asked_control_source", "flagged")
     draw_table(say, "measures_verdicts", section.Table(header, rows), audit=report.digest)
     if not comparison.has_one_source:
-        st.html(f'<p class="ka-refused">{say.html("measures_sources_differ")}</p>')
+        st.html(f'<p class="ka-warning">{say.html("measures_sources_differ")}</p>')
 
 
 def _draw_flags(say: Words, comparison: Comparison, *, audit: str) -> None:

@@ -157,6 +157,15 @@ def find_owner_rows(
     return owners
 
 
+def count_owners(
+    passages: Iterable[Passage], *, first: Sequence[str], last: Sequence[str]
+) -> tuple[int, int]:
+    """Return how many passages say whose they are: of a listed name, and of nobody on the list."""
+    owned = [passage for passage in passages if passage.owner is not None]
+    n_listed = sum(row is not None for row in find_owner_rows(owned, first=first, last=last))
+    return n_listed, len(owned) - n_listed
+
+
 def read_passages(
     data: bytes, *, subject: str = "passages", file_name: str = "", placeholder: str = ""
 ) -> Passages:

@@ -190,9 +190,10 @@ def make_document_view(
 
 
 def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
-    """Return the numbers of the documents that fit, in order; ValueError for an unknown filter.
+    """Return the numbers of the documents that fit; ValueError for an unknown filter.
 
-    A number fits if the document of either model fits; for "none", if neither holds a listed name.
+    They are in order, but those in which either document holds a listed name come first. A number
+    fits if the document of either model fits; for "none", if neither holds a listed name.
     Raises AuditError if a search of masked documents would have to look for names in too many.
     """
     if wish.group not in FILTERS:
@@ -223,7 +224,9 @@ def select_documents(view: DocumentView, *, wish: DocumentWish) -> Rows:
             ):
                 holds[model.role][n] = is_there
         fits = fits & either(lambda model: holds[model.role])
-    return np.flatnonzero(fits)
+    rows = np.flatnonzero(fits)
+    has_name = either(lambda model: model.has["candidate"])
+    return rows[np.argsort(~has_name[rows], kind="stable")]
 
 
 def hold_outside_names(texts: Sequence[str], phrase: str, *, names: NameFinder) -> list[bool]:

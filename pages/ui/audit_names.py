@@ -15,20 +15,20 @@ from audit.errors import AuditError, Message, render_message
 from audit.home import salted_digest
 from audit.models.registry import RegisteredModel
 from audit.names import lists
-from audit.names.candidates import GUESSED_KINDS, guessed_kinds
+from audit.names.candidates import GUESSED_KINDS, Candidates, guessed_kinds
 from audit.names.controls import MAX_DRAWN
 from audit.names.facts import Bins, Spelling
 from audit.names.files import NAMES_ENDINGS, make_names_template
 from audit.names.letter_case import report_letter_case
 from audit.names.lists import KeptNames, KeptPassages, Line
 from audit.names.spelling import TWINS
-from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS
+from audit.notes.passages import MAX_PLACEHOLDER_CHARS, PASSAGES_ENDINGS, count_owners
 from audit.progress import Progress
 from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, Cells, RowNote, decimal
 from audit.words import Words
 from pages.ui import cached
-from pages.ui.access import format_name, is_revealed, log_upload, may
+from pages.ui.access import format_name, is_revealed, log_upload, may, name_form
 from pages.ui.blocks import draw_refusal, escape_html
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.display_names import corpus_name, list_name
@@ -48,7 +48,7 @@ from pages.ui.section import (
 
 DRAWN = ("easy", "hard", "recombined")
 _MAX_MB = {"names": 20, "passages": 50}
-_MAX_NOTES, _CONTEXT_CHARS = 200, 400
+_MAX_NOTES, _CONTEXT_CHARS, N_FIRST_ROWS = 200, 400, 5
 _NEW, _ROUND = "audit_new", "audit_round"
 _RAISED = str.maketrans("-0123456789.", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹·")
 T = TypeVar("T", KeptNames, KeptPassages)
@@ -310,6 +310,8 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
     }
     columns: Columns = {"counted": list(map(say.text, counts)), "names": list(counts.values())}
     draw_table(say, "audit_counts", columns, caption=f"{encoding_text} {truth}".strip())
+    if not view.line.code:
+        draw_first_rows(say, view.candidates)
     warnings = []
     warnings += [render_message(note, say.language) for note in report_letter_case(view.candidates)]
     if kinds := guessed_kinds(view.candidates):
@@ -327,7 +329,7 @@ def draw_list(say: Words, hospital: RegisteredModel | None, view: KeptNames) -> 
         twins = Message(TWINS, n_twins=spelling.n_twins, n_score=view.line.n)
         warnings.append(render_message(twins, say.language))
     for text in warnings:
-        st.html(f'<p class="ka-refused">{escape_html(text)}</p>')
+        st.html(f'<p class="ka-warning">{escape_html(text)}</p>')
     with st.expander(say.text("audit_look"), key="look", expanded=not view.line.code):
         left, right = st.columns(2, gap="large")
         if spelling is not None:
@@ -378,20 +380,35 @@ def draw_histogram(say: Words, key: str, bins: Bins, format_start: Callable[[flo
     draw_figure(say, key, chart, table=table, n=bins.n_missing)
 
 
-def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
-    """Draw the names themselves, masked until they are revealed."""
-    names = view.candidates
+def draw_first_rows(say: Words, names: Candidates) -> None:
+    """Draw the first rows of a list as they were read."""
+    first_names = names.rows(range(min(N_FIRST_ROWS, len(names))))
+    columns = {
+        column: ["" if cell is None else str(cell) for cell in cells]
+        for column, cells in _name_columns(say, first_names).items()
+    }
+    draw_table(say, "audit_first_rows", columns, names=name_form(), n=f"{len(names):,}")
+
+
+def _name_columns(say: Words, names: Candidates) -> dict[str, Cells]:
+    """Return the columns that every list has: row, masked or revealed name, kind, mentions."""
 
     def kind(is_member: bool | None, control: str) -> str:
         person_key = "audit_one_unknown" if is_member is None else "audit_one_member"
         return say.text(f"kind_{control}" if is_member is False else person_key)
 
-    columns: dict[str, Cells] = {
+    return {
         "audit_notes_row": list(names.row),
         "name": list(map(format_name, names.first, names.last)),
         "kind": list(map(kind, names.is_member, names.control_kind)),
         "mentions": list(names.n_mentions),
     }
+
+
+def draw_each(say: Words, view: KeptNames, spelling: Spelling | None) -> None:
+    """Draw the names themselves, masked until they are revealed."""
+    names = view.candidates
+    columns = _name_columns(say, names)
     for part, counts in (("first", names.n_others_first), ("last", names.n_others_last)):
         if any(n is not None for n in counts):
             columns[f"others_{part}"] = list(counts)
@@ -447,6 +464,11 @@ def draw_example(say: Words, kept_passages: KeptPassages, *, names: KeptNames | 
     """Draw counts, the rows left out, and one passage with a mark in the name's place."""
     passages = kept_passages.passages
     owners = say.text("audit_owners_yes" if passages.has_owners else "audit_owners_no")
+    if passages.has_owners and names is not None:
+        listed = names.candidates
+        n, n_unlisted = count_owners(passages.passages, first=listed.first, last=listed.last)
+        key = "audit_owners_listed" if n else "audit_owners_unlisted"
+        owners = say.text(key, n=f"{n:,}", n_unlisted=f"{n_unlisted:,}")
     draw_remark(
         say,
         "audit_passages_counts",
@@ -456,15 +478,12 @@ def draw_example(say: Words, kept_passages: KeptPassages, *, names: KeptNames | 
         owners=owners,
     )
     draw_notes(say, passages.notes, title="audit_left_out")
-    with st.expander(say.text("audit_example"), key="example"):
-        passage = passages.passages[0]
-        slot = passage.separator.join(say.text(f"audit_slot_{role}") for role in passage.slots)
+    is_new = not kept_passages.line.code
+    with st.expander(say.text("audit_example"), key="example", expanded=is_new):
         finder = cached.list_finder(names)
-        st.html(
-            note_box(
-                passage_html(
-                    passage, names=finder, slot=slot, tone="member", around=_CONTEXT_CHARS
-                ),
-                tone="ka-passage",
+        for passage in passages.passages[:N_FIRST_ROWS]:
+            slot = passage.separator.join(say.text(f"audit_slot_{role}") for role in passage.slots)
+            text = passage_html(
+                passage, names=finder, slot=slot, tone="member", around=_CONTEXT_CHARS
             )
-        )
+            st.html(note_box(text, tone="ka-passage"))

@@ -89,8 +89,8 @@ def test_lists_as_systems_export_them(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (f",first_name,last_name\nx,{SECRET},Lee\n", "list, row 1: Column 1 has no name."),
-        (f"first_name,,last_name\n{SECRET},1,Lee\n", "list, row 1: Column 2 has no name."),
+        (f",first_name,last_name\nx,{SECRET},Lee\n", "list, row 1: Column 1 has no heading."),
+        (f"first_name,,last_name\n{SECRET},1,Lee\n", "list, row 1: Column 2 has no heading."),
         (f"first_name,last_name,,\n{SECRET},Lee,x,\n", "row 2: The row has 4 cells where the h"),
         (f"first_name,last_name,sex,\n{SECRET},Lee\n", "row 2: The row has 2 cells where the h"),
         (f"nom\n{SECRET}\n", "No column holds names."),
@@ -151,7 +151,7 @@ def test_jsonl_has_the_same_headings_as_keys() -> None:
         (f'{{"name": "{SECRET}"}}\n{{"name": ', "list, row 2: The line is not JSON."),
         (f'{{"name": "{SECRET}"}}\n["x"]\n', "list, row 2: The line is not a JSON object."),
         (f'{{"name": "{SECRET}", "Name": "x"}}', "row 1: Columns 1 and 2 have the same name."),
-        (f'{{"first": "{SECRET}", "": "x", "last": "y"}}', "row 1: Column 2 has no name."),
+        (f'{{"first": "{SECRET}", "": "x", "last": "y"}}', "row 1: Column 2 has no heading."),
         (
             f'{{"name": {{"given": "{SECRET}"}}}}',
             "The first row is empty; it must name the columns.",

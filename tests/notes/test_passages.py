@@ -9,7 +9,7 @@ import pytest
 
 from audit import tables
 from audit.errors import AuditError
-from audit.notes.passages import Passage, read_passages
+from audit.notes.passages import Passage, count_owners, read_passages
 
 SECRET = "Zaphodina"
 CSV = (
@@ -244,3 +244,11 @@ def test_other_formats_are_called_by_their_names(data: bytes, message: str) -> N
     for name in ("p.csv", "p.json"):
         with pytest.raises(AuditError, match=message):
             read_passages(data, file_name=name)
+
+
+def test_owners_are_counted_by_whether_they_are_listed() -> None:
+    passages = read_passages(
+        b"text,name_id\n[NAME] a,0\n[NAME] b,5\n[NAME] c,7\n[NAME] d,\n"
+    ).passages
+    assert count_owners(passages, first=["Ann", "Bo"], last=["Lee", "Hill"]) == (1, 2)
+    assert count_owners(passages[3:], first=["Ann"], last=["Lee"]) == (0, 0)

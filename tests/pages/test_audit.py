@@ -132,6 +132,8 @@ def test_a_hard_file_is_read_shown_masked_and_kept(home: Path) -> None:
     app = upload(open_page("audit", **PAIR), HARD.encode("utf-8-sig"))
     assert "Read as UTF-8 with BOM." in texts(app)
     assert "The new list</h2>" in texts(app) and "start" in keys(app)
+    first_rows = texts(app).split("The first rows as they were read, of 5 names")[1]
+    assert first_rows.split("</table>")[0].count("***") >= 5
     bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
     assert sorted(bar["marker"]["pattern"]["shape"] for bar in bars) == ["", "/"]
     app.toggle(key="show_names").set_value(True).run()
