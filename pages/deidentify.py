@@ -6,7 +6,7 @@ New notes are pasted, uploaded or taken from a registered folder, and read at on
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import streamlit as st
@@ -188,12 +188,13 @@ def draw_new(say: Words, tab: str) -> None:
 
 def _draw_settings(say: Words) -> dict[str, Any]:
     """Draw the settings, folded into one line that says them; return the fields of a request."""
-    policy_code, mode = read_choice(_POLICIES, parameter="policy"), _read_mode()
+    policy_code = read_choice(_POLICIES, parameter="policy")
+    mode = read_choice(MODES, parameter="mode")
     line = say.text(
         "deidentify_settings_line",
         tagger=escape_markdown(tagger_name(say, _read_tagger_id())),
         policy=say.text(f"deidentify_policy_{policy_code}"),
-        mode=say.text(f"deidentify_mode_{mode}"),
+        mode=escape_markdown(say.text(f"deidentify_mode_{mode}")),
     )
     with st.expander(line, key="deidentify_settings"):
         left, middle, right = st.columns(3, gap="medium")
@@ -218,10 +219,6 @@ def _read_tagger_id() -> str:
     main_id = read_choice(tagger_ids, parameter="tagger")
     extra_ids = read_choices([code for code in tagger_ids if code != main_id], parameter="beside")
     return TAGGER_SEPARATOR.join((main_id, *extra_ids))
-
-
-def _read_mode() -> str:
-    return read_choice(MODES, parameter="mode")
 
 
 def _ask_tagger(say: Words) -> KnownTagger:
@@ -345,16 +342,19 @@ def _draw_paste(say: Words, **request_fields: Any) -> None:
         state[_IS_WRITING] = False
         mark_unsaved(_TEXT, False)
 
+    is_quick = request_fields["tagger"].is_quick
+
+    def read_text() -> None:
+        if is_quick and (state.get(_TEXT) or "").strip():
+            state[_READ], state[_IS_WRITING] = state[_TEXT], False
+
     with st.container(horizontal=True):
-        is_asked = _draw_go_button(say, "paste")
+        is_asked = _draw_go_button(say, "paste", on_click=read_text)
         draw_button(say, "deidentify_example", icon="science", on_click=take_example)
     text = state.get(_TEXT) or ""
     if is_asked and not text.strip():
         draw_remark(say, "deidentify_text_missing")
-    elif is_asked and request_fields["tagger"].is_quick:
-        state[_READ], state[_IS_WRITING] = text, False
-        st.rerun()
-    elif is_asked:
+    elif is_asked and not is_quick:
         _start(single_text(text, source="pasted"), **request_fields)
 
 
@@ -362,9 +362,16 @@ def _change_text() -> None:
     st.session_state[_IS_WRITING] = True
 
 
-def _draw_go_button(say: Words, input_kind: str) -> bool:
+def _draw_go_button(
+    say: Words, input_kind: str, *, on_click: Callable[[], None] | None = None
+) -> bool:
     return draw_button(
-        say, "deidentify_go", name=f"deidentify_go_{input_kind}", kind="primary", icon="ink_eraser"
+        say,
+        "deidentify_go",
+        name=f"deidentify_go_{input_kind}",
+        kind="primary",
+        icon="ink_eraser",
+        on_click=on_click,
     )
 
 

@@ -89,7 +89,7 @@ def deid_score(
         (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
     )
     unseen = [
-        f"No gold is of these {level}, so nothing is known about them: {', '.join(names)}"
+        f"The gold has none of these {level}, so nothing is known about them: {', '.join(names)}"
         for level, names in zip(("types", "kinds"), score.summary.unseen, strict=True)
         if names
     ]

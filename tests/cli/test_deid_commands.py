@@ -67,8 +67,9 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert (quasi["recall"], quasi["precision"], scores["n_replicates"]) == (0.5, 1.0, 20)
     assert scores["notes"] == [
         "1 notes were not predicted: their spans count as missed.",
-        "No gold is of these types, so nothing is known about them: personal_id_code, linkage_code",
-        "No gold is of these kinds, so nothing is known about them: time, age, sex, id",
+        "The gold has none of these types, so nothing is known about them: "
+        "personal_id_code, linkage_code",
+        "The gold has none of these kinds, so nothing is known about them: time, age, sex, id",
     ]
     with misses.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -88,7 +89,7 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     errors = capsys.readouterr().err
     assert "高橋" not in errors and "みぎわ" not in errors
     assert "1 of 2 identifiers are still readable, in whole or in part" in errors
-    assert "No gold is of these kinds" in errors
+    assert "The gold has none of these kinds" in errors
 
 
 def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_path, capsys):

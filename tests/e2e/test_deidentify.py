@@ -58,6 +58,8 @@ def open_page(visit: Callable[..., Any], url: str, query: str = "", **more: str)
 
 
 def paste(page: Any, text: str) -> None:
+    if page.locator(".st-key-deidentify_change").count():
+        press(page, "deidentify_change")
     page.locator(".st-key-deidentify_text textarea").fill(text)
     press(page, "deidentify_go_paste")
     expect(sheet(page)).to_be_visible()
@@ -76,11 +78,13 @@ def marks(page: Any, text: str) -> Any:
     return sheet(page).locator("mark", has_text=text)
 
 
-def choose(page: Any, label: str, *, scope: str = "here", say: Any = JAPANESE) -> None:
+def choose(page: Any, group: str, *, scope: str = "here", say: Any = JAPANESE) -> None:
     """Choose in the panel by mouse, and wait until the page is drawn anew."""
     panel = page.get_by_role("dialog", name=say.text("deidentify_marker_panel"))
     panel.get_by_label(say.text(f"deidentify_scope_{scope}")).check()
-    panel.get_by_role("button", name=label, exact=True).click()
+    panel.locator(f"[data-group='{group}']").click()
+    if scope == "set":
+        panel.locator(".ka-panel-sure:enabled").click()
     expect(panel).to_have_count(0)
     settle(page)
 
@@ -109,7 +113,7 @@ def test_a_pasted_note_is_marked_replaced_and_downloaded(
     say = words_of(language)
     page = open_page(visit, url, f"lang={language}", scheme=scheme)
     paste(page, LINE + HOSTILE)
-    expect(marks(page, NAME)).to_contain_text(say.text("called_type_identifier"))
+    expect(marks(page, NAME)).to_contain_text(say.text("deidentify_group_name"))
     expect(released(page)).to_contain_text("【氏名】")
     expect(released(page)).not_to_contain_text(NAME)
     assert page.locator("img[src=x], img[src*=evil]").count() == 0
@@ -150,27 +154,67 @@ def test_marks_are_changed_with_the_mouse(url: str, visit: Callable[..., Any]) -
     page = open_page(visit, url, "lang=ja")
     paste(page, ASTRAL)
     drag(page, "花子")
-    choose(page, "識別子", scope="note")
+    choose(page, "name", scope="note")
     expect(marks(page, "花子")).to_have_count(2)
     expect(released(page)).to_contain_text("😀【氏名】が付き添う。𠮷田【氏名】は妻。")
     drag(page, "Ann", nth=1)  # of Annual
-    choose(page, "準識別子")
+    choose(page, "name")
     expect(released(page)).to_contain_text("Ann saw 【氏名】ual Ann.")
     marks(page, "花子").first.click()
-    choose(page, "連絡先情報")
-    expect(marks(page, "花子").first).to_contain_text("連絡先情報")
-    expect(marks(page, "花子").last).to_contain_text("花子識別子")
+    choose(page, "place")
+    expect(marks(page, "花子").first).to_contain_text("場所")
+    expect(marks(page, "花子").first).to_have_attribute("title", "準識別子")
+    expect(released(page)).to_contain_text("😀【場所】が付き添う。𠮷田【氏名】は妻。")
     marks(page, NAME).click()
-    choose(page, JAPANESE.text("deidentify_marker_none"))
+    choose(page, "")
     expect(released(page)).to_contain_text(f"😀氏名：{NAME}")
     press(page, "deidentify_pasted_undo")
     expect(released(page)).to_contain_text("😀氏名：【氏名】")
     press(page, "deidentify_pasted_undo")
-    expect(marks(page, "花子").first).to_contain_text("花子識別子")
+    expect(marks(page, "花子").first).to_contain_text("花子氏名")
     marks(page, NAME).click()
     expect(page.locator(".ka-panel")).to_be_visible()
     page.locator("h1").click()
     expect(page.locator(".ka-panel")).to_have_count(0)
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_the_released_text_is_in_the_first_screen_beside_the_note(
+    url: str, visit: Callable[..., Any], size: tuple[int, int]
+) -> None:
+    page = open_page(visit, url, "lang=en")
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    text = LINE + "She sleeps well. " * 60
+    paste(page, text)
+    mark_box = released(page).locator("mark").first.bounding_box()
+    note_box, released_box = sheet(page).bounding_box(), released(page).bounding_box()
+    assert mark_box["y"] + mark_box["height"] < size[1]
+    is_beside = released_box["x"] > note_box["x"] + note_box["width"] - 1
+    assert is_beside == (size[0] > 700)
+    if is_beside:
+        assert abs(released_box["y"] - note_box["y"]) < 3
+    above = "(y) => [...document.querySelectorAll('[data-testid=stMain] :is(input, textarea)')]"
+    n_above = page.evaluate(
+        f"{above}.filter((box) => box.checkVisibility() && box.getBoundingClientRect().bottom < y)"
+        ".length",
+        note_box["y"],
+    )
+    assert n_above == 0, "the settings are folded"
+    drag(page, "sleeps")
+    radio = page.locator(".ka-panel input[value=note]")
+    expect(page.locator(".ka-panel")).to_contain_text("(places: 60)")
+    radio.check()
+    expect(page.locator(".ka-panel [data-group=work] output")).to_have_text("60")
+    page.locator(".ka-panel [data-group=work]").click()
+    expect(marks(page, "sleeps")).to_have_count(60)
+    expect(page.locator(".st-key-choice_kinds")).to_contain_text("Work (60)")
+    # Neither a setting nor a look at the text loses the note or its corrections.
+    unfold(page, "deidentify_settings")
+    page.get_by_text(words_of("en").text("deidentify_mode_mask"), exact=True).click()
+    expect(marks(page, "sleeps")).to_have_count(60)
+    expect(released(page)).to_contain_text("She ■■■■■■")
+    press(page, "deidentify_change")
+    expect(page.locator(".st-key-deidentify_text textarea")).to_have_value(text)
 
 
 def test_marks_are_changed_with_the_keyboard_alone(url: str, visit: Callable[..., Any]) -> None:
@@ -195,20 +239,22 @@ def test_marks_are_changed_with_the_keyboard_alone(url: str, visit: Callable[...
     press_keys("Shift+ArrowRight")
     assert selected() == "花子が"
     press_keys("Control+Shift+ArrowLeft", "Enter")
-    assert focused() == "Identifier"
-    press_keys("Shift+Tab", "ArrowDown", "Tab", "Tab", "Enter")
+    assert focused() == "1Name"
+    press_keys(*["Tab"] * 7, "ArrowDown", "1")
     expect(marks(page, "花子")).to_have_count(2)
     expect(released(page)).to_contain_text("😀【氏名】が付き添う。𠮷田【氏名】は妻。")
     settle(page)
-    assert focused() == "花子Quasi-identifier"
+    assert focused() == "花子Name"
     press_keys("Enter", "Escape")
     expect(page.locator(".ka-panel")).to_have_count(0)
-    assert focused() == "花子Quasi-identifier"
+    assert focused() == "花子Name"
+    press_keys("3")
+    expect(marks(page, "花子").first).to_contain_text("Place")
+    settle(page)
+    assert focused() == "花子Place"
     press_keys("Tab")
-    assert focused() == "花子Quasi-identifier"
-    press_keys(" ", "Tab", "Tab", "Tab", "Tab", "Tab")
-    assert focused() == "No mark"
-    press_keys("Enter")
+    assert focused() == "花子Name"
+    press_keys(" ", "0")
     expect(marks(page, "花子")).to_have_count(1)
     marks(page, NAME).focus()
     press_keys("ArrowRight", "ArrowRight", "ArrowLeft")
@@ -239,7 +285,7 @@ def test_many_notes_by_a_job_shown_once_names_are_revealed_and_corrected_in_all(
     expect(page.get_by_text(JAPANESE.text("deidentify_row", row=299))).to_be_visible()
     settle(page)
     drag(page, "特記")
-    choose(page, "準識別子", scope="set")
+    choose(page, "other", scope="set")
     corrected = JAPANESE.text("deidentify_corrected_n", n="200")
     expect(page.get_by_text(corrected)).to_be_visible()
     expect(released(page)).not_to_contain_text("特記")

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import html
 import json
+from time import perf_counter
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
-from audit.deid.sets.tagged_sets import MAX_TYPED_CHARS
+from audit.deid.find.taggers import load_tagger
+from audit.deid.redact.release import Release
+from audit.deid.sets.tagged_sets import MAX_TYPED_CHARS, tag_text
 from audit.home import data_home
 from audit.jobs import service
 from pages.ui.state import words_of
 from tests.pages.screen import downloads, keys, open_page, parameter, press, texts, widget
 
 SAY = words_of("en")
+PAGE_OF_TEXT = (
+    "Dr. Anna Kowalski saw him in Boston on 03/14/2024; MRN 4471902. He feels well. " * 37
+)
 HOSTILE = "<img src=x onerror=alert(1)> ![p](http://evil.example/p.png) **b** "
 NOTE = "氏名：高橋健一　2024年5月3日 受診。電話 03-1234-5678。<5 mg/dL"
 
@@ -100,6 +106,61 @@ def test_a_pasted_note_is_marked_and_replaced_at_once(tagger: str) -> None:
     pills.set_value(["contact"]).run()
     assert marks(app) == rows[2:] and released(app).count("<mark") == 1
     assert "【氏名】" in released(app)  # it is replaced all the same
+
+
+@pytest.mark.long
+def test_a_page_of_text_is_answered_in_a_few_times_what_its_tagging_takes() -> None:
+    tagger, app = load_tagger("default"), open_notes(tagger="default")
+    answers, taggings = list[float](), list[float]()
+    for i in range(3):
+        text = f"{PAGE_OF_TEXT}{i}"
+        begin = perf_counter()
+        tag_text(text, tagger=tagger, release=Release())
+        taggings.append(perf_counter() - begin)
+        if i:
+            press(app, "deidentify_change")
+        app.text_area(key="deidentify_text").input(text)
+        begin = perf_counter()
+        press(app, "deidentify_go_paste")
+        answers.append(perf_counter() - begin)
+        assert released(app).count("<mark") > 140
+    assert len(text) > 2_900 and min(answers) < 8 * min(taggings)
+
+
+@pytest.mark.long
+def test_a_pasted_note_and_its_corrections_outlast_settings_tabs_and_languages() -> None:
+    app = paste(open_notes(), f"{NOTE} 花子")
+    correct(app, "花子", group="place")
+    for box, code in (("choice_mode", "mask"), ("choice_policy", "safe-harbor")):
+        widget(app, "radio", box).set_value(code).run()
+    app.selectbox(key="choice_tagger").select("default").run()
+    assert "花子" not in released(app) and ("花子", "place") in marks(app)
+    widget(app, "button_group", "choice_tab").set_value("upload").run()
+    widget(app, "button_group", "choice_tab").set_value("paste").run()
+    app.radio(key="language").set_value("日本語").run()
+    assert "花子" not in released(app) and ("花子", "place") in marks(app)
+    press(app, "deidentify_change")
+    assert app.text_area(key="deidentify_text").value == f"{NOTE} 花子"
+    app.selectbox(key="choice_tagger").select("rules").run()
+    assert app.text_area(key="deidentify_text").value == f"{NOTE} 花子"
+    press(app, "deidentify_go_paste")
+    assert ("花子", "place") in marks(app), "the same text keeps its corrections"
+
+
+@pytest.mark.long
+def test_a_link_of_before_opens_the_tab_that_it_named() -> None:
+    for query, tab in (
+        ({"view": "kept"}, "kept"),
+        ({"way": "upload"}, "upload"),
+        ({"tab": "notes", "view": "new", "way": "file"}, "file"),
+        ({"tab": "notes"}, "paste"),
+        ({"tagged": "0123456789ab"}, "kept"),
+        ({"score": "0123456789ab"}, "measures"),
+        ({"tab": "training", "way": "upload"}, "training"),
+    ):
+        app = open_page("deidentify", **query)
+        assert widget(app, "button_group", "choice_tab").value == tab
+        assert not {"view", "way"} & set(app.query_params)
 
 
 @pytest.mark.long

@@ -160,12 +160,19 @@ def join_marks(document: TaggedDocument) -> Iterator[tuple[Mark, list[Span]]]:
     """Yield each mark of a note with its spans.
 
     Spans that share characters are one mark, spans that only touch are not. A mark has the label
-    and the kind of its longest span; of spans of equal length, of the riskiest.
+    and the kind of its longest span; of spans of equal length, of one whose kind a person said,
+    else of the riskiest.
     """
     for spans in group_spans(document):
         main_span = min(
             spans,
-            key=lambda x: (-x.n_chars, _RISKS.get(x.label, len(_RISKS)), x.start, x.label),
+            key=lambda x: (
+                -x.n_chars,
+                not x.kind,
+                _RISKS.get(x.label, len(_RISKS)),
+                x.start,
+                x.label,
+            ),
         )
         end = max(x.end for x in spans)
         joined = Span(spans[0].start, end, main_span.label, main_span.kind)
