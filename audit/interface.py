@@ -38,7 +38,6 @@ from pathlib import Path
 from typing import Literal
 
 import pandas as pd
-import plotly.graph_objects as go
 from numpy.typing import ArrayLike
 
 from audit import access_log
@@ -68,6 +67,7 @@ from audit.notes.spans import Span, TaggedDocument
 from audit.progress import ProgressListener
 from audit.report import audit_store
 from audit.report.export import write_report
+from audit.report.figures import draw_scores
 from audit.report.report import AuditReport as Report
 from audit.run import AuditTask
 from audit.stats import Estimate
@@ -95,7 +95,6 @@ Table = Path | str | pd.DataFrame
 """A file, or the same columns as a DataFrame."""
 Notes = Path | str | Sequence[TaggedDocument]
 """A file or folder of notes with spans, or such notes."""
-_COLOURS = {False: "#5F6670", True: "#B5482A"}
 
 
 def audit_pair(
@@ -167,23 +166,6 @@ def save_report(report: Report, *, out: Path | str) -> tuple[Path, ...]:
     with Store(results_dir()) as store:
         documents = audit_store.read_documents(report.digest, store=store)
     return write_report(report, Path(out), documents=documents, seal=access_log.log_seal())
-
-
-def draw_scores(report: Report) -> go.Figure:
-    """Draw the fixed score of every name, by kind of name: rust is asked for, grey a control.
-
-    The figure holds no names. A higher score is more member-like.
-    """
-    figure = go.Figure()
-    for kind, rows in report.table.groupby("kind", observed=True):
-        is_control = bool(rows["is_control"].all())
-        figure.add_box(
-            x=rows["score"],
-            name=f"{kind} ({len(rows)})",
-            boxpoints="all",
-            marker_color=_COLOURS[not is_control],
-        )
-    return figure.update_layout(xaxis_title=f"score: {report.fixed_score}", showlegend=False)
 
 
 def score(

@@ -84,6 +84,11 @@ StatedSource = Annotated[
     "notes were made by the name generator), drawn (the generator's names beside real notes); "
     "what the list says without, else drawn",
 ]
+PageForBrowser = Annotated[
+    bool,
+    "with --out: also index.html, the audit in both languages with figures and tables that "
+    "respond, for a browser without a server",
+]
 SiblingAudit = Annotated[
     str, "audit, with the same settings, of a model trained by the same recipe on known names"
 ]
@@ -430,7 +435,7 @@ def selftest(*, device: WhereRun = "auto") -> Result:
 
 @command(
     Dependence({"out"}, is_given("digest"), needs="DIGEST"),
-    Dependence({"names", "language"}, is_given("out"), needs="--out"),
+    Dependence({"names", "language", "folder"}, is_given("out"), needs="--out"),
 )
 def results(
     digest: Annotated[str, "beginning of an audit's digest"] = "",
@@ -440,6 +445,7 @@ def results(
     ] = None,
     names: Annotated[Literal["masked", "pseudonyms", "full"], "with --out"] = "masked",
     language: Annotated[Literal["en", "ja"], "with --out"] = "en",
+    folder: PageForBrowser = False,
 ) -> Result:
     """List kept audits, or write one out."""
     reports, audits = {}, []
@@ -480,6 +486,7 @@ def results(
             ],
             documents=audit_store.read_documents(chosen_audit.digest, store=store),
             seal=access_log.log_seal(),
+            is_folder=folder,
         )
         write_private(files, out)
     rows = [asdict(line) for line in sorted(chosen, key=attrgetter("at"))]

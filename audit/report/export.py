@@ -16,7 +16,7 @@ from typing import Any
 
 from audit.errors import catalogue
 from audit.report.compare import Comparison
-from audit.report.html import ReportChoice, report_html
+from audit.report.html import ReportChoice, folder_html, report_html
 from audit.report.name_table import name_labels
 from audit.report.report import AuditReport
 from audit.shelf import write_private
@@ -104,6 +104,7 @@ _MARK = "\ufeff"  # Excel needs it for text beyond ASCII
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip, so that bytes stay the same
 FILE_OF = {
     "html": "report.html",
+    "folder": "index.html",
     "names": "names.csv",
     "measures": "measures.csv",
     "json": "report.json",
@@ -122,8 +123,11 @@ def bundle_files(
     references: Sequence[Comparison] = (),
     documents: Mapping[str, Sequence[str]] | None = None,
     seal: str = "",
+    is_folder: bool = False,
 ) -> dict[str, bytes]:
     """Return the files by name, in the order of their names, the manifest last.
+
+    With `is_folder`, `index.html` shows the audit in a browser without a server (`folder_html`).
 
     `other`, `references` and `seal` are the arguments of `report_html`. `documents` are generated
     documents by model; only the full form includes them. The seal later shows whether the log was
@@ -135,15 +139,16 @@ def bundle_files(
     if choice.decision.at:
         additions["decision"] = choice.decision.plain()
     report_values = report_values | {"made": report_values["made"] | additions}
+    beside: dict[str, Any] = {"other": other, "references": references, "seal": seal}
     texts = {
-        "report.html": report_html(
-            report, choice=choice, other=other, references=references, seal=seal
-        ),
+        "report.html": report_html(report, choice=choice, **beside),
         "names.csv": _MARK + names_csv(released_report),
         "measures.csv": measures_csv(released_report),
         "measures.json": _json(measures_json(released_report), sort_keys=True),
         "report.json": _json(report_values, sort_keys=True),
     }
+    if is_folder:
+        texts["index.html"] = folder_html(report, choice=choice, **beside)
     if seal:
         texts[SEAL] = f"{seal}\n"
     if choice.names == "full":

@@ -7,6 +7,9 @@ security policy would let nothing run and nothing be fetched.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from functools import cache, partial
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -33,17 +37,20 @@ from audit.report.name_table import (
 from audit.report.report import AuditReport
 from audit.stats import MIN_CONTROLS
 from audit.task import Record
-from audit.words import Language, Words
+from audit.words import LANGUAGES, Language, Words
 
 Section = Literal["results", "names", "diagnostics", "reproduction", "glossary"]
 OPTIONAL_SECTIONS: tuple[Section, ...] = get_args(Section)
 """Sections that may be left out; verdict, scope, attacker, method, limits, sign-off may not."""
 MAX_NAMES = 50
 """Maximum number of printed names that stand out; all are in names.csv."""
+MAX_LISTED = 5_000
+"""Maximum number of names in the table of all names, which only the folder's page has."""
 MAX_DOTS = 400
 _FOLDER = Path(__file__).resolve().parent / "templates"
 _GOLDEN = 0.618033988749895
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_FOLDER_POLICY = f"{_POLICY}; img-src data: blob:; script-src"
 
 
 class ReportChoice(Record):
@@ -70,21 +77,93 @@ def report_html(
     comparisons with audits that differ only in the reference. `seal` is the seal of the access log,
     printed beside the signatures.
     """
+    return _render(
+        "report.html", report, choice=choice, other=other, references=references, seal=seal
+    )
+
+
+def folder_html(
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    other: AuditReport | None = None,
+    references: Sequence[Comparison] = (),
+    seal: str = "",
+) -> str:
+    """Return the report as a page in all languages with figures and tables that respond.
+
+    The arguments are those of `report_html`; the language of `choice` is shown first. The page
+    holds plotly's script, needs no server and requests nothing. Only these scripts may run.
+    """
+    # Neither the web process at its start nor a command without figures needs plotly.
+    from plotly.offline import get_plotlyjs
+
+    from audit.report.figures import draw_figures
+
+    bodies, figures = {}, {}
+    for language in sorted(LANGUAGES, key=lambda code: code != choice.language):
+        words = Words(language, catalogue(language, "report"))
+        bodies[language] = _render(
+            "main.html",
+            report,
+            choice=choice.with_(language=language),
+            other=other,
+            references=references,
+            seal=seal,
+            is_folder=True,
+        )
+        figures[language] = {
+            key: json.loads(figure.to_json())
+            for key, figure in draw_figures(report, words=words).items()
+        }
+    scripts = [get_plotlyjs(), (_FOLDER / "folder.js").read_text(encoding="utf-8")]
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    # In a script element, text ends at "</".
+    data = json.dumps(figures, ensure_ascii=False).replace("<", "\\u003c")
+    return (
+        _templates()
+        .get_template("folder.html")
+        .render(
+            policy=f"{_FOLDER_POLICY} {hashes}",
+            style=_read_styles("style.css", "folder.css"),
+            digest=report.digest[:12],
+            languages=LANGUAGES,
+            titles={code: catalogue(code, "report")["title"] for code in bodies},
+            bodies={code: Markup(body) for code, body in bodies.items()},
+            data=Markup(data),
+            scripts=list(map(Markup, scripts)),
+        )
+    )
+
+
+def _read_styles(*names: str) -> Markup:
+    return Markup("".join((_FOLDER / name).read_text(encoding="utf-8") for name in names))
+
+
+def _render(
+    template: str,
+    report: AuditReport,
+    *,
+    choice: ReportChoice,
+    is_folder: bool = False,
+    **parts: Any,
+) -> str:
+    """Return a template filled with a report; `parts` are further arguments of `report_html`."""
     words, table = catalogue(choice.language, "report"), report.table
     strongest, kinds = select_strongest_names(table), kind_scores(table)
     return (
         _templates()
-        .get_template("report.html")
+        .get_template(template)
         .render(
+            **parts,
             report=report,
             choice=choice,
-            other=other,
-            references=references,
-            seal=seal,
+            is_folder=is_folder,
             recommendations=RECOMMENDATIONS,
             roles=SIGNATURE_ROLES,
             policy=_POLICY,
-            style=Markup((_FOLDER / "style.css").read_text(encoding="utf-8")),
+            style=_read_styles("style.css"),
             undefined=tables.UNDEFINED,
             language=choice.language,
             has_words=words.__contains__,
@@ -96,6 +175,7 @@ def report_html(
             command=command_line({"scenario": report.scenario.number, **report.question}),
             standing_out=list(strongest[:MAX_NAMES].itertuples()),
             n_standing_out=len(strongest),
+            all_names=_list_names(table) if is_folder else (),
             shown_name=lambda name: format_name(
                 name.number, name.first_name, name.last_name, form=choice.names
             ),
@@ -107,6 +187,12 @@ def report_html(
             max_dots=MAX_DOTS,
         )
     )
+
+
+def _list_names(table: pd.DataFrame) -> list[Any]:
+    """Return the names with the highest scores, at most `MAX_LISTED`."""
+    by_score = table.sort_values("score", ascending=False, kind="stable")
+    return list(by_score[:MAX_LISTED].itertuples())
 
 
 @cache

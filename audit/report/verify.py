@@ -321,8 +321,9 @@ def _check_tables(check: Check, files: Files, report: AuditReport) -> None:
             _note_difference(check, name)
         elif _REPORT in check.checked:
             check.checked.add(name)
-    if _HTML in files and report.digest[:12].encode() not in files[_HTML]:
-        _note_difference(check, _HTML)
+    for name in filter(files.__contains__, (_HTML, export.FILE_OF["folder"])):
+        if report.digest[:12].encode() not in files[name]:
+            _note_difference(check, name)
 
 
 def _note_difference(check: Check, name: str) -> None:

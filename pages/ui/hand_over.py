@@ -27,12 +27,14 @@ PREVIEW_HEIGHT = 1100
 N_LINES = 50
 FILES = {
     "report_zip": "",
+    "report_folder": "",
     "report_html": "report.html",
     "report_names_csv": "names.csv",
     "report_measures_csv": "measures.csv",
     "report_json": "report.json",
 }
-"""Key of the button -> file of the bundle; "" stands for the whole bundle."""
+"""Key of the button -> file of the bundle; "" stands for the whole bundle, as files alone or as the
+folder that a browser shows."""
 
 
 # The report and its files.
@@ -125,19 +127,21 @@ def _draw_files(
 ) -> None:
     """Draw the files' buttons; a click writes the log line and then makes the file."""
     documents = cached.documents(report.digest) if choice.names == "full" else {}
-    folder = bundle_name(report, choice=choice)
+    bundle_folder = bundle_name(report, choice=choice)
 
-    def make_file(file: str) -> bytes:
+    def make_file(file: str, folder: str) -> bytes:
         contents = {"documents": documents, "seal": log_seal(), **other_reports}
-        files = bundle_files(report, choice=choice, **contents)
+        is_folder = folder != bundle_folder
+        files = bundle_files(report, choice=choice, is_folder=is_folder, **contents)
         return files[file] if file else bundle(files, folder=folder)
 
     if refusal_key:
         draw_remark(say, refusal_key)
     for key, file in FILES.items():
+        folder = f"{bundle_folder}-folder" if key == "report_folder" else bundle_folder
         name = f"{folder}-{file}" if file else f"{folder}.zip"
         export = access.logged_export(
-            partial(make_file, file),
+            partial(make_file, file, folder),
             audit=report.digest,
             what=key.removeprefix("report_"),
             names=choice.names,
@@ -150,6 +154,7 @@ def _draw_files(
             file_name=name,
             mime=guess_type(name)[0],
             key=key,
+            help=say.sentences.get(f"{key}_help"),
             on_click="ignore",
             disabled=bool(refusal_key),
             width="stretch",

@@ -393,7 +393,7 @@ def test_the_preview_is_the_report_in_its_language_and_every_file_can_be_had(
     assert reports["generation"].digest[:12] in preview(app)
     assert '<html lang="ja">' in preview(app)
     assert not any(part in preview(app) for member in MEMBERS for part in member)
-    files = ("zip", "html", "names_csv", "measures_csv", "json")
+    files = ("zip", "folder", "html", "names_csv", "measures_csv", "json")
     downloads_closed = {
         key: is_closed for key, is_closed in downloads(app).items() if "report" in key
     }

@@ -1,0 +1,113 @@
+"""Figures of an audit that answer to a pointer: for Python, and for the folder without a server.
+
+They hold no names: a name is called by its pseudonym.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from audit.report.report import AuditReport
+from audit.stats import Estimate
+from audit.tables import decimal, decimal_interval
+from audit.words import Words
+
+COLOURS = {False: "#5F6670", True: "#B5482A"}
+"""Grey for a control or a comparison, rust for what is asked for."""
+
+
+def draw_scores(report: AuditReport, *, words: Words | None = None) -> go.Figure:
+    """Draw the fixed score of every name, by kind of name: rust is asked for, grey a control.
+
+    The figure holds no names. A higher score is more member-like. With `words` (those of reports)
+    kinds and axis are written out, and a point tells its name's number and mentions.
+    """
+    figure = go.Figure()
+    for kind, rows in report.table.groupby("kind", observed=True):
+        is_control = bool(rows["is_control"].all())
+        n_mentions = rows["n_mentions"].map(lambda n: f"{n:.0f}" if n >= 0 else "")
+        trace: dict[str, Any] = {
+            "type": "box",
+            "x": rows["score"].tolist(),
+            "boxpoints": "all",
+            "marker": {"color": COLOURS[not is_control]},
+        }
+        title = words.text(f"kind_{kind}") if words else str(kind)
+        if words:
+            told = f"%{{customdata[0]}}<br>%{{x:.3g}}<br>{words.text('column_mentions')}: "
+            trace |= {
+                "customdata": list(zip(rows["number"], n_mentions, strict=True)),
+                "hovertemplate": f"{told}%{{customdata[1]}}<extra>{title}</extra>",
+                "hoveron": "points",
+            }
+        figure.add_trace({**trace, "name": f"{title} ({len(rows)})"})
+    title = words.text(f"axis_{report.fixed_score}") if words else f"score: {report.fixed_score}"
+    return figure.update_layout(xaxis_title=title, showlegend=False)
+
+
+def draw_figures(report: AuditReport, *, words: Words) -> Mapping[str, go.Figure]:
+    """Return the figures of the report by their keys in its templates, without empty ones."""
+    figures = {"scores": draw_scores(report, words=words)}
+    if strata := report.measures.strata:
+        aucs = {
+            who: {
+                words.text(f"stratum_{name}"): ranking.auc
+                for name in strata
+                if (ranking := report.headline(name).get(who))
+            }
+            for who in ("general_alone", "attack")
+        }
+        named = {words.text("this_attack" if who == "attack" else who): aucs[who] for who in aucs}
+        figures["aucs"] = _draw_intervals(named, title=words.text("axis_auc"), dotted=0.5)
+    if report.mentions:
+        shares = {f"{group.label} ({group.n_names})": group.flagged for group in report.mentions}
+        figures["mentions"] = _draw_intervals(
+            {words.text("column_flagged"): shares}, title=words.text("axis_share"), scale=100
+        )
+    return figures
+
+
+def _draw_intervals(
+    series: Mapping[str, Mapping[str, Estimate]],
+    *,
+    title: str,
+    scale: float = 1,
+    dotted: float | None = None,
+) -> go.Figure:
+    """Draw estimates between 0 and 1 with their intervals, a row each; the last series in rust."""
+    figure = go.Figure()
+    for place, (name, estimates) in enumerate(series.items()):
+        values = list(estimates.values())
+        trace: dict[str, Any] = {
+            "type": "scatter",
+            "x": [scale * one.value for one in values],
+            "y": list(estimates),
+            "name": name,
+            "mode": "markers",
+            "marker": {"size": 11, "color": COLOURS[place == len(series) - 1]},
+            "error_x": {
+                "array": _arms(values, scale=scale, is_upper=True),
+                "arrayminus": _arms(values, scale=scale, is_upper=False),
+            },
+            "customdata": [f"{decimal(one.value)} ({decimal_interval(one)})" for one in values],
+            "hovertemplate": "%{y}<br>%{customdata}",
+        }
+        figure.add_trace(trace)
+    if dotted is not None:
+        figure.add_vline(x=dotted, line={"dash": "dot", "color": COLOURS[False]})
+    figure.update_yaxes(autorange="reversed", type="category")
+    return figure.update_layout(
+        xaxis={"title": title, "range": [0, 1.02 * scale]},
+        scattermode="group",
+        showlegend=len(series) > 1,
+        legend={"orientation": "h", "y": 1.15},
+    )
+
+
+def _arms(estimates: Sequence[Estimate], *, scale: float, is_upper: bool) -> list[float]:
+    return [
+        scale * (one.high - one.value if is_upper else one.value - one.low) for one in estimates
+    ]
