@@ -22,7 +22,7 @@ import streamlit as st
 import streamlit.config
 from starlette.middleware import Middleware
 
-from audit.demo import DemoTask
+from audit.demo import FIRST_LOOK, DemoTask
 from audit.errors import AuditError, places_of
 from audit.home import SECRETS, data_home
 from audit.jobs.service import ask, look_after_jobs
@@ -73,8 +73,8 @@ def request_demo() -> None:
     """Request the demonstration's audits unless they are kept; the pages report a refusal."""
     is_japanese = os.environ.get("LC_ALL", os.environ.get("LANG", "")).startswith("ja")
     with suppress(AuditError):
-        question = DemoTask(language="ja" if is_japanese else "en").question()
-        if not DemoTask.read_answer(question):
+        task = DemoTask(language="ja" if is_japanese else "en", **FIRST_LOOK)
+        if not DemoTask.read_answer(question := task.question()):
             ask(question)
 
 

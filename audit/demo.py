@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 from pydantic import Field
 
@@ -37,6 +37,21 @@ from cache.store import Store
 HOSPITAL = "hospital-40"
 SIBLING = "hospital-20"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
+
+
+class FirstLook(TypedDict):
+    """The sizes of a `DemoTask`."""
+
+    n_documents: int
+    n_inputs: int
+
+
+FIRST_LOOK = FirstLook(n_documents=100, n_inputs=200)
+"""Sizes of the demonstration in the app.
+
+In both languages and with five seeds, its verdicts are those of three times as many documents and
+ten times as many inputs (docs/results.md).
+"""
 
 
 class DemoTask(Task):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import streamlit as st
 
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
+from audit.demo import FIRST_LOOK
 from audit.errors import render_message
 from audit.jobs import service
 from audit.jobs.table import Job
@@ -49,6 +50,12 @@ from pages.ui.section import (
 from pages.ui.state import draw_link
 
 N_RECENT = 20
+DOORS = (
+    ("audit", ":material/play_circle:"),
+    ("deidentify", ":material/ink_eraser:"),
+    ("check", ":material/verified:"),
+)
+"""Page and icon of each way to begin."""
 
 
 def draw(say: Words) -> None:
@@ -82,18 +89,19 @@ def draw(say: Words) -> None:
 
 
 def draw_nothing(say: Words, place: Place) -> None:
-    """Draw what to do if there is no audit to show, or the progress of a running one."""
+    """Draw what the program is for, the ways to begin, and the running demonstration."""
     if place.audits:
         draw_absence(say, "wrong_link")
         draw_link("verdict", label=say.text("open_newest"), audit=place.audits[0].digest)
         return
+    draw_absence(say, "unreadable" if place.n_unreadable else "no_audit", n=place.n_unreadable)
+    draw_doors(say)
     if draw_running(say):
         return
-    draw_absence(say, "unreadable" if place.n_unreadable else "no_audit", n=place.n_unreadable)
     last = next((job for job in service.jobs() if is_of_audits(job)), None)
     if last is not None and last.state != "done":
         draw_job_card(say, last)
-    draw_start(say)
+    draw_demo(say)
 
 
 def is_of_audits(job: Job) -> bool:
@@ -118,20 +126,21 @@ def draw_running(say: Words) -> bool:
     return True
 
 
-def draw_start(say: Words) -> None:
-    """Draw the two ways to begin: the demonstration, and an own pair of models."""
-    own_column, demo_column = st.columns(2, gap="large")
-    with own_column, st.container(border=True, key="start_own"):
-        draw_heading(say, "start_own")
-        draw_link(
-            "audit", label=say.text("start_own_go"), audit="", icon=":material/arrow_forward:"
-        )
-    with demo_column, st.container(border=True, key="start_demo"):
-        draw_heading(say, "start_demo")
+def draw_doors(say: Words) -> None:
+    """Draw the three ways to begin as cards beside each other."""
+    for column, (page, icon) in zip(st.columns(len(DOORS), gap="medium"), DOORS, strict=True):
+        with column, st.container(border=True, height="stretch", key=f"door_{page}"):
+            draw_heading(say, f"door_{page}")
+            draw_link(page, label=say.text(f"door_{page}_go"), audit="", icon=icon)
+
+
+def draw_demo(say: Words) -> None:
+    """Draw the button that runs the demonstration."""
+    with st.container(border=True, key="start_demo"):
+        n_documents, n_inputs = FIRST_LOOK["n_documents"], FIRST_LOOK["n_inputs"]
+        draw_heading(say, "start_demo", n_documents=n_documents, n_inputs=n_inputs)
         if may_or_explain("ran", say):
             draw_demo_button(say, key="run_demo", page="verdict")
-        draw_remark(say, "start_demo_command")
-        st.code("python -m audit demo", language="bash")
 
 
 # The verdict.
@@ -347,7 +356,8 @@ def draw_recent(say: Words, place: Place, *, open_digest: str) -> None:
                 draw_remark(say, "recent_shown")
             else:
                 draw_link("verdict", label=say.text("recent_open"), audit=audit.digest)
-    draw_start(say)
+    draw_doors(say)
+    draw_demo(say)
 
 
 draw_page("verdict", draw)

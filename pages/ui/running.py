@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from audit.demo import FIRST_LOOK
 from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.jobs.table import COMMAND, Job
@@ -226,7 +227,10 @@ def draw_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
     if draw_button(say, "start_demo_button", name=key, kind="primary"):
         with show_refusals(say, key="jobs_refused"):
             job = _log_job(
-                service.submit("demo", owner=identify_person(), language=say.language), "ran"
+                service.submit(
+                    "demo", owner=identify_person(), language=say.language, **FIRST_LOOK
+                ),
+                "ran",
             )
             if job.result:
                 go_to("verdict", audit=job.result[0])

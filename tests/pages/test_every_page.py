@@ -89,11 +89,12 @@ def test_where_the_data_directory_cannot_be_used_every_page_says_so_and_nothing_
 def test_without_an_audit_the_overview_says_how_to_make_the_demo(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "There is no audit on this computer yet" in texts(open_page("verdict"))
+    app = open_page("verdict")
+    assert "May this language model leave the building?" in texts(app)
+    assert [page for _, page, _ in links(app)][:3] == ["audit", "deidentify", "check"]
     arrange("damaged", home, monkeypatch)
     app = open_page("verdict")
     assert "Audits that this version cannot read: 1." in texts(app)
-    assert app.code[0].value == "python -m audit demo"
     assert app.button(key="run_demo").label == "Run the demo"
     arrange("unusable", home, monkeypatch)
     page_text = texts(open_page("verdict"))

@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.attack.question import AuditRequest, GenerationSettings
+from audit.demo import FIRST_LOOK
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job, read_order
@@ -177,6 +178,7 @@ def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.M
     app = press(open_page("jobs"), "jobs_run_demo")
     (job,) = service.jobs()
     assert len(submissions) == 1 and submissions[0]["owner"]
+    assert submissions[0].items() >= FIRST_LOOK.items()
     assert parameter(app, "job") == job.job_id
     assert " ka-job-chosen" in texts(app)
 
