@@ -47,11 +47,7 @@ class FirstLook(TypedDict):
 
 
 FIRST_LOOK = FirstLook(n_documents=100, n_inputs=200)
-"""Sizes of the demonstration in the app.
-
-In both languages and with five seeds, its verdicts are those of three times as many documents and
-ten times as many inputs (docs/results.md).
-"""
+"""Sizes of the demonstration in the app; what more would change is in docs/results.md."""
 
 
 class DemoTask(Task):
