@@ -50,15 +50,21 @@ def draw(say: Words) -> None:
         draw_signatures(say, check)
         draw_models(say, check)
     draw_heading(say, "check_findings")
-    for kind, sentence in check.findings:
-        st.html(blocks.line(MARKS[kind], render_message(sentence, say.language)))
+    lines = (
+        blocks.line(MARKS[kind], render_message(sentence, say.language))
+        for kind, sentence in check.findings
+    )
+    st.html("".join(lines))
 
 
 def draw_files(say: Words, check: Check) -> None:
     """Draw whether each file is unchanged."""
     draw_heading(say, "check_files")
-    for name, state in check.file_states.items():
-        st.html(blocks.line(f"{MARKS[state]} {name}", say.text(f"check_file_{state}")))
+    lines = (
+        blocks.line(f"{MARKS[state]} {name}", say.text(f"check_file_{state}"))
+        for name, state in check.file_states.items()
+    )
+    st.html("".join(lines))
 
 
 def draw_place(say: Words, check: Check) -> None:

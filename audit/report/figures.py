@@ -5,11 +5,13 @@ They hold no names: a name is called by its pseudonym.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
+from audit.report.name_table import ASKED
 from audit.report.report import AuditReport
 from audit.stats import Estimate
 from audit.tables import decimal, decimal_interval
@@ -19,28 +21,31 @@ COLOURS = {False: "#5F6670", True: "#B5482A"}
 """Grey for a control or a comparison, rust for what is asked for."""
 
 
-def draw_scores(report: AuditReport, *, words: Words | None = None) -> go.Figure:
+def draw_scores(
+    report: AuditReport, *, words: Words | None = None, max_dots: int | None = None
+) -> go.Figure:
     """Draw the fixed score of every name, by kind of name: rust is asked for, grey a control.
 
     The figure holds no names. A higher score is more member-like. With `words` (those of reports)
-    kinds and axis are written out, and a point tells its name's number and mentions.
+    kinds and axis are written out, and a point tells its name's number and mentions. Kinds of more
+    than `max_dots` names are drawn without points.
     """
     figure = go.Figure()
     for kind, rows in report.table.groupby("kind", observed=True):
-        is_control = bool(rows["is_control"].all())
         n_mentions = rows["n_mentions"].map(lambda n: f"{n:.0f}" if n >= 0 else "")
+        has_dots = max_dots is None or len(rows) <= max_dots
         trace: dict[str, Any] = {
             "type": "box",
             "x": rows["score"].tolist(),
-            "boxpoints": "all",
-            "marker": {"color": COLOURS[not is_control]},
+            "boxpoints": "all" if has_dots else False,
+            "marker": {"color": COLOURS[kind in ASKED]},
         }
         title = words.text(f"kind_{kind}") if words else str(kind)
-        if words:
-            told = f"%{{customdata[0]}}<br>%{{x:.3g}}<br>{words.text('column_mentions')}: "
+        if words and has_dots:
+            told = f"{title}<br>%{{customdata[0]}}: %{{x:.3g}}<br>{words.text('column_mentions')}: "
             trace |= {
                 "customdata": list(zip(rows["number"], n_mentions, strict=True)),
-                "hovertemplate": f"{told}%{{customdata[1]}}<extra>{title}</extra>",
+                "hovertemplate": f"{told}%{{customdata[1]}}<extra></extra>",
                 "hoveron": "points",
             }
         figure.add_trace({**trace, "name": f"{title} ({len(rows)})"})
@@ -48,9 +53,9 @@ def draw_scores(report: AuditReport, *, words: Words | None = None) -> go.Figure
     return figure.update_layout(xaxis_title=title, showlegend=False)
 
 
-def draw_figures(report: AuditReport, *, words: Words) -> Mapping[str, go.Figure]:
+def draw_figures(report: AuditReport, *, words: Words, max_dots: int) -> Mapping[str, go.Figure]:
     """Return the figures of the report by their keys in its templates, without empty ones."""
-    figures = {"scores": draw_scores(report, words=words)}
+    figures = {"scores": draw_scores(report, words=words, max_dots=max_dots)}
     if strata := report.measures.strata:
         aucs = {
             who: {
@@ -61,12 +66,22 @@ def draw_figures(report: AuditReport, *, words: Words) -> Mapping[str, go.Figure
             for who in ("general_alone", "attack")
         }
         named = {words.text("this_attack" if who == "attack" else who): aucs[who] for who in aucs}
-        figures["aucs"] = _draw_intervals(named, title=words.text("axis_auc"), dotted=0.5)
+        figures["aucs"] = _draw_intervals(named, title=words.text("axis_auc"))
+        figures["aucs"].add_vline(x=0.5, line={"dash": "dot", "color": COLOURS[False]})
     if report.mentions:
         shares = {f"{group.label} ({group.n_names})": group.flagged for group in report.mentions}
         figures["mentions"] = _draw_intervals(
             {words.text("column_flagged"): shares}, title=words.text("axis_share"), scale=100
         )
+        controls = report.controls_flagged.interval()
+        if not math.isnan(controls.low + controls.high):
+            figures["mentions"].add_vrect(
+                x0=100 * controls.low,
+                x1=100 * controls.high,
+                fillcolor=COLOURS[False],
+                opacity=0.2,
+                line_width=0,
+            )
     return figures
 
 
@@ -75,29 +90,31 @@ def _draw_intervals(
     *,
     title: str,
     scale: float = 1,
-    dotted: float | None = None,
 ) -> go.Figure:
     """Draw estimates between 0 and 1 with their intervals, a row each; the last series in rust."""
     figure = go.Figure()
     for place, (name, estimates) in enumerate(series.items()):
-        values = list(estimates.values())
+        values, is_asked = list(estimates.values()), place == len(series) - 1
         trace: dict[str, Any] = {
             "type": "scatter",
             "x": [scale * one.value for one in values],
             "y": list(estimates),
             "name": name,
             "mode": "markers",
-            "marker": {"size": 11, "color": COLOURS[place == len(series) - 1]},
+            "marker": {
+                "size": 11,
+                "color": COLOURS[is_asked],
+                "symbol": "circle" if is_asked else "circle-open",
+                "line": {"width": 2, "color": COLOURS[is_asked]},
+            },
             "error_x": {
                 "array": _arms(values, scale=scale, is_upper=True),
                 "arrayminus": _arms(values, scale=scale, is_upper=False),
             },
             "customdata": [f"{decimal(one.value)} ({decimal_interval(one)})" for one in values],
-            "hovertemplate": "%{y}<br>%{customdata}",
+            "hovertemplate": f"{name}<br>%{{y}}<br>%{{customdata}}<extra></extra>",
         }
         figure.add_trace(trace)
-    if dotted is not None:
-        figure.add_vline(x=dotted, line={"dash": "dot", "color": COLOURS[False]})
     figure.update_yaxes(autorange="reversed", type="category")
     return figure.update_layout(
         xaxis={"title": title, "range": [0, 1.02 * scale]},

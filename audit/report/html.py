@@ -114,7 +114,7 @@ def folder_html(
         )
         figures[language] = {
             key: json.loads(figure.to_json())
-            for key, figure in draw_figures(report, words=words).items()
+            for key, figure in draw_figures(report, words=words, max_dots=MAX_DOTS).items()
         }
     scripts = [get_plotlyjs(), (_FOLDER / "folder.js").read_text(encoding="utf-8")]
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)

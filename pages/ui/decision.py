@@ -115,8 +115,6 @@ class _Draft:
     def draw_form(self, say: Words, decision: Decision) -> None:
         """Draw the choice and the reasons, whether they are saved, and the button that saves."""
         self._follow(decision)
-        if st.session_state.get(self._elsewhere) == decision:
-            self._draw_change(say, decision)
         mark = partial(mark_unsaved, self._code)
         chosen = st.radio(
             say.text("decision"),
@@ -141,13 +139,19 @@ class _Draft:
         mark(is_unsaved)
         if decision.signatures:
             draw_remark(say, "decision_drops")
+        is_changed = st.session_state.get(self._elsewhere) == decision
+        if is_changed:
+            self._draw_change(say, decision)
         decide = partial(access.decide, decision, pair=self._pair, language=language())
         keys = {"recommendation": self._choice, "reasons": self._reasons}
+        # Another button: a click that was meant for the decision as it was must not replace it.
+        button = "decision_replace" if is_changed and is_unsaved else "decision_keep"
         with st.container(horizontal=True, vertical_alignment="center"):
-            draw_button(
-                say, "decision_keep", kind="primary", on_click=lambda: self.apply(decide, keys)
-            )
-            if is_unsaved:
+            draw_button(say, button, kind="primary", on_click=lambda: self.apply(decide, keys))
+            if is_changed and is_unsaved:
+                discard = partial(self._take_over, decision)
+                draw_button(say, "decision_take_over", on_click=discard)
+            elif is_unsaved:
                 with st.container(key="decision_unsaved"):
                     draw_remark(say, "decision_unsaved")
 
@@ -184,7 +188,7 @@ class _Draft:
         mark_unsaved(self._code, False)
 
     def _draw_change(self, say: Words, decision: Decision) -> None:
-        """Draw what was saved elsewhere, and the way to give up one's own draft."""
+        """Draw what was saved elsewhere, and that one's own draft is still there."""
         with st.container(key="decision_elsewhere"):
             draw_remark(
                 say,
@@ -195,12 +199,6 @@ class _Draft:
             )
             if self._differs(decision):
                 draw_remark(say, "decision_draft_kept")
-                draw_button(
-                    say,
-                    "decision_take_over",
-                    kind="tertiary",
-                    on_click=lambda: self._take_over(decision),
-                )
 
 
 def _draw_signatures(say: Words, decision: Decision, pair: Pair) -> None:

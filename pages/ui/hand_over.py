@@ -158,7 +158,7 @@ def _draw_files(
             on_click="ignore",
             disabled=bool(refusal_key),
             width="stretch",
-            type="secondary" if file else "primary",
+            type="primary" if key == "report_zip" else "secondary",
         )
 
 

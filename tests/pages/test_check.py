@@ -74,7 +74,7 @@ def states(app: AppTest) -> dict[str, str]:
         SAY.text(f"check_file_{state}"): state
         for state in ("unchanged", "altered", "unchecked", "missing")
     }
-    lines = [block.proto.body for block in app.get("html") if 'class="ka-line"' in block.proto.body]
+    lines = [f"{line}</p>" for line in texts(app).split("</p>") if 'class="ka-line"' in line]
     return {
         line.partition("<strong>")[2].partition("</strong>")[0]: state
         for line in lines

@@ -4,6 +4,14 @@ const figures = JSON.parse(document.getElementById("figures").textContent);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const ON_DARK = { "#B5482A": "#E0754F", "#5F6670": "#9BA3AE" };
 
+// Plotly does not wrap titles. Japanese is wrapped at any letter, and its letters are wide.
+function wrap(text, length) {
+  const isWide = /[\u3040-\u9fff]/.test(text);
+  const pattern = isWide ? `.{1,${Math.max(8, Math.floor(length))}}`
+    : `.{1,${Math.max(16, Math.floor(1.8 * length))}}(?:\\s|$)`;
+  return text.match(new RegExp(pattern, "gu"))?.join("<br>") ?? text;
+}
+
 function drawFigures(main) {
   for (const box of main.querySelectorAll(".plot")) {
     let text = JSON.stringify(figures[main.lang][box.dataset.figure]);
@@ -14,15 +22,23 @@ function drawFigures(main) {
     const ink = getComputedStyle(document.body).color;
     const line = "rgba(125, 133, 144, 0.35)";
     const axis = { gridcolor: line, zerolinecolor: line, automargin: true };
+    const title = wrap(figure.layout.xaxis.title.text, box.clientWidth / 22);
+    const ground = dark.matches ? "#2A2D33" : "#FFFFFF";
     const rows = new Set(figure.data.flatMap((one) => one.type === "box" ? [one.name] : one.y));
     const layout = {
       ...figure.layout, template: {}, height: 110 + 56 * rows.size, dragmode: false,
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: 13 },
-      margin: { l: 10, r: 16, t: 30, b: 10 },
-      xaxis: { ...figure.layout.xaxis, ...axis }, yaxis: { ...figure.layout.yaxis, ...axis },
+      margin: { l: 10, r: 16, t: figure.layout.showlegend ? 64 : 30, b: 10 },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
+      hoverlabel: { bgcolor: ground, bordercolor: line, font: { color: ink } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: ink, activecolor: ink },
+      xaxis: { ...figure.layout.xaxis, ...axis, title: { text: title, font: { size: 13 } } },
+      yaxis: { ...figure.layout.yaxis, ...axis, autorange: "reversed" },
     };
-    Plotly.react(box, figure.data, layout, { displaylogo: false, responsive: true });
+    const options = { displaylogo: false, responsive: true, modeBarButtons: [["toImage"]],
+      toImageButtonOptions: { format: "svg" } };
+    Plotly.react(box, figure.data, layout, options);
   }
 }
 
@@ -39,9 +55,17 @@ function showLanguage(code) {
   }
 }
 
+const DIGITS = Object.fromEntries(
+  [..."\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"].map((c, i) => [c, String(i)]),
+);
+DIGITS["\u207b"] = "-";
+
 function readCell(cell) {
   const text = (cell?.firstChild?.textContent ?? "").trim();
-  const number = parseFloat(text.replaceAll(",", "").replace("\u2212", "-"));
+  const plain = text.replaceAll(",", "").replaceAll("\u2212", "-");
+  const power = plain.match(/^(-?[\d.]+) \u00d7 10([\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207b]+)/);
+  if (power) return Number(`${power[1]}e${[...power[2]].map((c) => DIGITS[c]).join("")}`);
+  const number = parseFloat(plain);
   return Number.isNaN(number) ? text : number;
 }
 
