@@ -135,7 +135,9 @@ uploaded files, whether the text is being changed, and the set that was just fin
 def draw_tabs(say: Words) -> None:
     """Draw the choice of a tab in the line of the title."""
     _read_old_link()
-    choose(say, "deidentify_tab", TABS)
+    tab = choose(say, "deidentify_tab", TABS)
+    about = {"measures": "deid_measures_below", "training": "deid_train_below"}
+    st.html(blocks.fold(say.text(about.get(tab, "deidentify_below"))), width="content")
 
 
 def draw(say: Words) -> None:
@@ -253,14 +255,14 @@ def _draw_figures(say: Words, tagger: KnownTagger) -> None:
             say.text(f"deidentify_figures_hand_{figures.language}", n=figures.n_notes, **rates)
         )
     if lines:
+        draw_heading(say, "deidentify_rates")
         st.html(blocks.bullet_list(lines))
-        draw_remark(say, "deidentify_figures_caption")
     counts = tagger.validation
     if counts is not None and counts["n_gold"]:
         numbers = {name: f"{n:,}" for name, n in counts.items()}
         share = format_percent(counts["n_found"] / counts["n_gold"])
         draw_remark(say, "deidentify_validation", share=share, **numbers)
-    draw_remark(say, "deidentify_unmeasured")
+    draw_remark(say, "deidentify_measure_help")
 
 
 def _ask_uncopied(say: Words, tagger: KnownTagger) -> Uncopied:
@@ -488,7 +490,6 @@ def _open_desk(note: ReleasedNote, corrections: list[Correction]) -> Desk:
 
 def _draw_file(say: Words, input_kind: str, **request_fields: Any) -> None:
     """Draw the choice of a file, and the button that starts its job."""
-    draw_remark(say, "deidentify_below")
     notes = _ask_upload(say) if input_kind == "upload" else None
     if input_kind == "file" and (file_choice := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=file_choice[0].file_id, columns=file_choice[1])
@@ -511,7 +512,6 @@ def _ask_register(say: Words) -> NotesToTag | str | None:
     register_kind = choose(say, "deidentify_register", _REGISTERS)
     if register_kind == "none":
         return None
-    draw_remark(say, "deidentify_register_below")
     if register_kind == "upload":
         files = upload(
             say,
@@ -537,7 +537,6 @@ def _ask_register(say: Words) -> NotesToTag | str | None:
 
 def _ask_upload(say: Words) -> NotesToTag | None:
     """Ask for files; raises `AuditError` if they are no notes."""
-    draw_remark(say, "deidentify_upload_below", n=MAX_UPLOAD_MB, files=f"{MAX_FILES:,}")
     files = upload(
         say,
         "deidentify_upload_label",
@@ -546,6 +545,8 @@ def _ask_upload(say: Words) -> NotesToTag | None:
         file_kind="notes",
         name="deidentify_upload",
         is_many=True,
+        n=MAX_UPLOAD_MB,
+        files=f"{MAX_FILES:,}",
     )
     if not files:
         return None
@@ -642,7 +643,6 @@ def _draw_whole(say: Words, tagged: TaggedSet, *, is_at_work: bool) -> None:
         n_bytes=tagged.spans_path.stat().st_size,
         is_private_allowed=is_revealed(),
     )
-    draw_remark(say, "deidentify_unmeasured")
     if corrections:
         draw_remark(say, "deidentify_measure_own")
     if draw_button(say, "deidentify_measure", icon="rule"):

@@ -81,7 +81,6 @@ _TINTS = {True: ("125, 133, 144", 0.57), False: ("196, 85, 47", 0.75)}
 
 def draw(say: Words) -> None:
     """Draw the measurement that the link names, or the newest, or the form of a new one."""
-    draw_remark(say, "deid_measures_below")
     if st.query_params.get("tagged") and not st.query_params.get("score"):
         st.query_params.setdefault("show", "new")
     if JOBS.draw(say):

@@ -108,10 +108,11 @@ def draw_copies(say: Words, copies: CopiesSummary) -> None:
             )
 
 
-def draw_side(say: Words, code: str) -> None:
-    """Draw the title of one side of a note: "source" or "released"."""
+def draw_side(say: Words, code: str, *, hint: str = "") -> None:
+    """Draw the title of one side of a note, "source" or "released", and a hint behind a "?"."""
     title = say.html(f"deidentify_side_{code}")
-    st.html(f"<h2 class='ka-side'>{title}</h2>")
+    folded_hint = blocks.fold(say.text(hint)) if hint else ""
+    st.html(f"<div class='ka-headed'><h2 class='ka-side'>{title}</h2>{folded_hint}</div>")
 
 
 def draw_note(
@@ -148,7 +149,7 @@ def draw_note(
             if desk is not None and note.corrections:
                 _draw_undo(say, note, desk, key=key)
     with right:
-        draw_side(say, "released")
+        draw_side(say, "released", hint="" if desk else "deidentify_side_released_hint")
         draw_notices()
         text = _released_html(say, note, marks, codes=codes, is_pasted=is_pasted)
         st.html(note_box(text, tone="ka-released"))

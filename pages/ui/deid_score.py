@@ -85,7 +85,6 @@ def _ask_side(say: Words, side: str, kinds: Sequence[SourceKind]) -> Side:
         languages = sorted(LANGUAGES, key=lambda code: code != say.language)
         examples = {code: say.text(f"called_example_{code}") for code in languages}
         code = choose(say, "deid_measures_example", examples)
-        draw_remark(say, "deid_measures_example_below")
         return Source(kind=EXAMPLE, ref=code), None
     refs: dict[str, str] = {}
     if kind == FILE:
@@ -112,13 +111,10 @@ def _ask_side(say: Words, side: str, kinds: Sequence[SourceKind]) -> Side:
     default = next(iter(names)) if kind == TAGGER or len(names) == 1 else ""
     parameter = f"{side}_file" if kind == FILE else kind
     ref = pick(say, f"deid_measures_box_{kind}", names, parameter=parameter, default=default)
-    if kind == TAGGED:
-        draw_remark(say, "deid_measures_set_below")
     return (Source(kind=kind, ref=refs.get(ref, ref)) if ref else None), None
 
 
 def _ask_upload(say: Words, side: str) -> Side:
-    draw_remark(say, f"deid_measures_{side}_file_below")
     is_outputs = side == "outputs"
     files = upload(
         say,

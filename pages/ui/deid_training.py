@@ -27,7 +27,6 @@ _MAX_LABELS = 40
 
 def draw(say: Words) -> None:
     """Draw the running trainings, and the form of a new one."""
-    draw_remark(say, "deid_train_below")
     JOBS.draw(say)
     if not may_or_explain("ran", say):
         return
@@ -58,7 +57,6 @@ def _start(notes: UploadedNotes, *, label_map: Mapping[str, str], title: str) ->
 
 def _ask_notes(say: Words) -> UploadedNotes | None:
     """Draw the upload of annotated notes, and their counts."""
-    draw_remark(say, "deid_train_file_below")
     files = upload(say, "deid_train_file", GOLD_TYPES, max_mb=MAX_UPLOAD_MB, file_kind="gold")
     if not files:
         return None

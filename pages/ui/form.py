@@ -304,14 +304,20 @@ def upload(
     file_kind: str,
     name: str = "",
     is_many: bool = False,
+    **values: object,
 ) -> list[Any]:
-    """Draw a box for one file or many, and return the uploads, which are logged as `file_kind`."""
+    """Draw a box for one file or many, and return the uploads, which are logged as `file_kind`.
+
+    The values fill the help.
+    """
+    help_key = f"{key}_help"
     uploads: Any = st.file_uploader(
         say.text(key),
         type=list(endings),
         key=name or key,
         accept_multiple_files=is_many,
         max_upload_size=max_mb,
+        help=say.text(help_key, **values) if help_key in say.sentences else None,
     )
     files = list(uploads) if is_many else [uploads] if uploads else []
     for file in files:
