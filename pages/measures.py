@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import pandas as pd
 import streamlit as st
 
 from audit.attack.measure_types import Linking, Rule
@@ -27,11 +28,13 @@ from pages.ui.blocks import (
 from pages.ui.charts import Axis, Look, Series, plot, point_series
 from pages.ui.display_names import state_name
 from pages.ui.form import choose, draw_switch
+from pages.ui.name_points import hover_text, list_facts, open_clicked_name
 from pages.ui.place import draw_audit_page, find_place
 from pages.ui.section import (
     Columns,
     Content,
     draw_absence,
+    draw_chart,
     draw_figure,
     draw_frame,
     draw_heading,
@@ -44,6 +47,13 @@ from pages.ui.state import draw_link
 _FLAGS = ["is_flagged", "is_flagged_other"]
 _PAIRED = ["number", "name", "kind", "score", "q", _FLAGS[0], "score_other", "q_other", _FLAGS[1]]
 """Columns of the names of two audits."""
+_CHANGES = {
+    "neither": (False, "circle"),
+    "both": (False, "square"),
+    "only_other": (True, "triangle-up"),
+    "only_one": (True, "triangle-right"),
+}
+"""Which of two audits flags a name -> whether that is a change, and the symbol of its point."""
 _RATES = ("f1", "accuracy", "recall", "precision")
 
 
@@ -125,7 +135,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
         draw_remark(say, "measures_paired", n=n, differs=differs, **counts)
         _draw_flags(say, comparison, audit=report.digest)
         _draw_aucs(say, comparison, audit=report.digest)
-        _draw_pairs(say, comparison, audit=report.digest)
+        _draw_pairs(say, report, comparison)
     _draw_settings(say, comparison, audit=report.digest)
 
 
@@ -185,8 +195,10 @@ def _draw_aucs(say: Words, comparison: Comparison, *, audit: str) -> None:
     draw_table(say, "measures_aucs", section.Table(header, rows), audit=audit)
 
 
-def _draw_pairs(say: Words, comparison: Comparison, *, audit: str) -> None:
+def _draw_pairs(say: Words, report: AuditReport, comparison: Comparison) -> None:
     draw_heading(say, "measures_pairs")
+    chart = _pairs_chart(say, report, comparison)
+    open_clicked_name(report, draw_chart(say, "measures_paired", chart, is_clickable=True))
     is_all = draw_switch(say, "measures_all_names", parameter="all_names")
     names = comparison.names if is_all else comparison.names[comparison.names["is_different"]]
     draw_remark(say, "measures_n_pairs", n=len(names))
@@ -197,10 +209,49 @@ def _draw_pairs(say: Words, comparison: Comparison, *, audit: str) -> None:
     flags = {
         flag: [say.text(flag_keys[is_flagged]) for is_flagged in names[flag]] for flag in _FLAGS
     }
+    changes = [say.text(f"measures_flags_{change}") for change in names["change"]]
     full = list(map(format_name, names["first_name"], names["last_name"]))
     names = names.assign(name=full, kind=[kinds[kind] for kind in names["kind"]], **flags)
     columns = {column: names[column].tolist() for column in _PAIRED}
-    draw_frame(say, "measures_pairs", columns, audit=audit)
+    shown = {
+        **{column: columns[column] for column in ("number", "name", "kind")},
+        "score_here": columns["score"],
+        "score_there": columns["score_other"],
+        "change": changes,
+    }
+    draw_frame(say, "measures_pairs", columns, audit=report.digest, shown=shown)
+
+
+def _pairs_chart(say: Words, report: AuditReport, comparison: Comparison) -> object:
+    """Return a chart with a point for each name: its score in this audit and in the other."""
+    row_of = dict(zip(report.table["name_id"], report.table.index, strict=True))
+    rows = [row_of[name_id] for name_id in comparison.names["name_id"]]
+    names = comparison.names
+    names = names.assign(facts=pd.Series(list_facts(report, rows), names.index, dtype=object))
+    series = []
+    for change, (is_attack, symbol) in _CHANGES.items():
+        changed = names[names["change"] == change]
+        for kind, points in changed.groupby("kind", sort=False):
+            one = say.text(f"names_kind_of_{kind}" if kind != "differs" else "kind_differs")
+            hover = hover_text(say, one, score="%{x:.3g} → %{y:.3g}")
+            series.append(
+                Series(
+                    say.text(f"measures_flags_{change}"),
+                    points["score"].tolist(),
+                    points["score_other"].tolist(),
+                    form="dots",
+                    is_attack=is_attack,
+                    symbol=symbol,
+                    hover=hover,
+                    facts=points["facts"].tolist(),
+                    has_legend=kind == changed["kind"].iloc[0],
+                )
+            )
+    x, y = (
+        Axis(say.text(f"measures_paired_{which}", score=say.text(f"axis_{score}")))
+        for which, score in (("one", report.fixed_score), ("other", comparison.other.fixed_score))
+    )
+    return plot(series, x=x, y=y)
 
 
 def _draw_settings(say: Words, comparison: Comparison, *, audit: str) -> None:
@@ -382,7 +433,8 @@ def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[Content]:
     reached_cells: list[Content] = (
         [*map(estimate_cell, _rates(reached_rule))] if reached_rule else [UNDEFINED] * len(_RATES)
     )
-    reached_cells.append(_counts(reached_rule.confusion.four if reached_rule else None))
+    counts = _counts(reached_rule.confusion.four if reached_rule else None)
+    reached_cells.append(Cell(counts, tone="ka-wrap"))
     published = [
         format_percent(getattr(paper_rates, rate)) if paper_rates else UNDEFINED for rate in _RATES
     ]
@@ -390,7 +442,8 @@ def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[Content]:
         _counts(paper_rates.four if paper_rates else None)
         + "*" * bool(paper_rates and paper_rates.implied)
     )
-    quiet = (Cell(text, tone="ka-quiet") for text in published)
+    tones = ["ka-quiet"] * len(_RATES) + ["ka-quiet ka-wrap"]
+    quiet = (Cell(text, tone=tone) for text, tone in zip(published, tones, strict=True))
     return [say.text(f"kind_{row.controls}"), label, *reached_cells, *quiet]
 
 

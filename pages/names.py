@@ -23,7 +23,7 @@ from pages.ui import blocks, cached, name_documents, section
 from pages.ui.access import format_name, format_passage_id, is_revealed, name_form
 from pages.ui.blocks import Cell, escape_markdown, format_percent
 from pages.ui.charts import Axis, Series, plot, point_series, spread_dots
-from pages.ui.form import choose, choose_some, draw_button
+from pages.ui.form import choose, choose_some, draw_button, draw_switch
 from pages.ui.name_documents import marked_text, search, search_scope
 from pages.ui.note_text import passage_html, passage_list
 from pages.ui.place import draw_audit_page
@@ -36,6 +36,7 @@ from pages.ui.section import (
     draw_heading,
     draw_remark,
     draw_table,
+    text_width,
 )
 from pages.ui.state import draw_link, write_parameter
 
@@ -60,6 +61,8 @@ COLUMNS = {
     "n_others_last": "%d",
 }
 """Columns of the table in order -> the format of their numbers."""
+FIRST_COLUMNS = ("number", "name", "kind", "decision", "score", "q", "n_mentions")
+"""Columns that fit every screen; a switch shows the others too."""
 SORTS = (*(column for column, form in COLUMNS.items() if form), "name_id")
 _OF_OTHERS = ("n_others_first", "n_others_last")
 """Columns that are empty in most lists."""
@@ -161,32 +164,35 @@ def draw_list(
     key = f"names_table_{state.get('names_version', 0)}_{rows:08x}"
 
     def store_selection() -> None:
-        rows = [row for row in state[key]["selection"]["rows"] if row < len(ids)]
+        rows = [row for row, _ in state[key]["selection"]["cells"] if row < len(ids)]
         state["names_picked"] = ids[rows[0]] if rows else ""
         write_parameter("name", state["names_picked"])
 
     with st.container(horizontal=True, vertical_alignment="center"):
         draw_remark(say, "names_shown", k=len(selected_names), n=report.n_names)
+        is_all = draw_switch(say, "names_all_columns", parameter="columns")
         section.draw_csv_button(
             say,
             "names",
             list(columns),
             zip(*columns.values(), strict=True),
             audit=report.digest,
-            label="names_csv",
+            help=say.text("names_csv_help"),
             names=name_form(),
             n_names=len(selected_names),
         )
+    chosen_cells = [(ids.index(name), "number")] if name in ids else []
     with st.container(key="names_table"):
         st.dataframe(
             columns,
-            column_config=column_config(say, report),
+            column_config=column_config(say, report, columns),
+            column_order=list(columns if is_all else FIRST_COLUMNS),
             hide_index=True,
             height=320,
             key=key,
             on_select=store_selection,
-            selection_mode="single-row",
-            selection_default={"selection": {"rows": [ids.index(name)] if name in ids else []}},
+            selection_mode="single-cell",
+            selection_default={"selection": {"cells": chosen_cells}},
             alt=say.text("names_table_alt"),
         )
 
@@ -194,7 +200,10 @@ def draw_list(
 def format_columns(say: Words, report: AuditReport, selected_names: pd.DataFrame) -> dict[str, Any]:
     """Return the columns of the table as the screen shows them, with one type for each column."""
     names = cached.format_names(report.digest, is_revealed=is_revealed())
-    columns: dict[str, Any] = {"name": [names[row] for row in selected_names.index]}
+    columns: dict[str, Any] = {
+        "number": list(selected_names["number"]),
+        "name": [names[row] for row in selected_names.index],
+    }
     for facet in ("kind", "decision"):
         columns[facet] = list(selected_names[facet].map(code_words(say, report.table, facet=facet)))
     for column in ("n_mentions", "n_pieces", *_OF_OTHERS):  # None stands for an unknown count
@@ -205,15 +214,17 @@ def format_columns(say: Words, report: AuditReport, selected_names: pd.DataFrame
     }
 
 
-def column_config(say: Words, report: AuditReport) -> dict[str, Any]:
-    """Return titles, meanings and number formats of the columns."""
+def column_config(say: Words, report: AuditReport, columns: dict[str, Any]) -> dict[str, Any]:
+    """Return titles, meanings, number formats and, of texts, widths of the columns."""
     config: dict[str, Any] = {}
     is_tiny = {"score", "standard_error"} if report.fixed_score == "product" else set()
     for column, form in COLUMNS.items():
         title = say.text(f"names_column_{column}")
         meaning = say.sentences.get(meaning_of(column, scenario=report.scenario.number))
         if not form:
-            config[column] = st.column_config.TextColumn(title, pinned=column == "number")
+            width = text_width([title, *columns[column]])
+            is_pinned = column == "number"
+            config[column] = st.column_config.TextColumn(title, width=width, pinned=is_pinned)
             continue
         config[column] = st.column_config.NumberColumn(
             title, format="%.1e" if column in is_tiny else form, help=meaning

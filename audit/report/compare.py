@@ -81,6 +81,10 @@ _COMPARED = (
 )
 
 
+_CHANGES = {(True, True): "both", (True, False): "only_one", (False, True): "only_other"}
+"""Whether each audit flags a name -> the field of `Flags` that counts it."""
+
+
 @dataclass(frozen=True)
 class Flags:
     """Names flagged by both audits, by the first only, by the second only, by neither."""
@@ -150,7 +154,8 @@ class Comparison:
 
     `names` holds the names that both audits list: columns of the first audit's table, and of the
     second with the suffix "_other". `kind` is "differs" if the audits contradict each other;
-    `is_flagged` is None if a name has no q; `is_different` is true if only one audit flags it.
+    `is_flagged` is None if a name has no q; `is_different` is true if only one audit flags it;
+    `change` is the field of `Flags` that counts the name, "neither" also without a q.
     `n_only_one` and `n_only_other` count names that the other audit does not list (or lists twice).
     Controls of different kinds have the first audit's kind. `tested` counts members and unknown
     names; canaries are not counted. `settings` are parts of the question as text, "" if an audit
@@ -192,6 +197,7 @@ def compare_audits(report: AuditReport, *, other_report: AuditReport) -> Compari
     names["is_control"] = ~names["kind"].isin((*ASKED, "canary", "differs"))
     flagged = names["is_flagged"], names["is_flagged_other"]
     names["is_different"] = flagged[0].ne(flagged[1]) & ~(flagged[0].isna() & flagged[1].isna())
+    names["change"] = [_CHANGES.get(pair, "neither") for pair in zip(*flagged, strict=True)]
     flat, other_flat = _flatten_question(report), _flatten_question(other_report)
     return Comparison(
         other=other_report,

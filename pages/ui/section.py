@@ -7,6 +7,7 @@ cells is untrusted, and escaped.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -334,19 +335,43 @@ def draw_frame(
     columns: Mapping[str, Cells],
     *,
     audit: str,
+    shown: Mapping[str, Cells] | None = None,
     **counts: int | str,
 ) -> None:
     """Draw a long table of names that can be sorted, and a button for the same rows as CSV.
 
-    The headings of the columns are those of `Columns`.
+    The headings of the columns are those of `Columns`. `shown` holds the columns of the screen if
+    they are others than those of the file.
     """
-    columns = {_column_heading(say, key, column): cells for column, cells in columns.items()}
+    headings = [_column_heading(say, key, column) for column in columns]
     rows, names = list(zip(*columns.values(), strict=True)), name_form()
+    frame = {
+        _column_heading(say, key, column): cells for column, cells in (shown or columns).items()
+    }
+    config: dict[str, Any] = {
+        heading: st.column_config.Column(width=text_width([heading, *map(str, cells)]))
+        for heading, cells in frame.items()
+        if all(isinstance(cell, str) for cell in cells)
+    }
     with st.container(key=f"ka_table_{key}"):
         draw_csv_button(
-            say, key, list(columns), rows, audit=audit, names=names, n_names=len(rows), **counts
+            say, key, headings, rows, audit=audit, names=names, n_names=len(rows), **counts
         )
-        st.dataframe(columns, hide_index=True, key=key, alt=say.text(key))
+        st.dataframe(frame, column_config=config, hide_index=True, key=key, alt=say.text(key))
+
+
+def text_width(texts: Iterable[str]) -> int:
+    """Return the width in pixels of a table's column that cuts none of these texts.
+
+    Streamlit itself measures only the first rows.
+    """
+
+    def width_of(letter: str) -> float:
+        if unicodedata.east_asian_width(letter) in "WF":
+            return 14.5
+        return 9.5 if letter.isupper() or letter.isdigit() else 7.5
+
+    return 20 + round(max(sum(map(width_of, text)) for text in texts))
 
 
 def draw_facts(say: Words, key: str, facts: Mapping[str, str], **options: Any) -> None:
