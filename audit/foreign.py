@@ -346,7 +346,7 @@ def _refuse_damaged(data: bytes, *, subject: str) -> None:
     if is_marked or (n_good and n_good + _FEW_BROKEN > n_broken):
         line = re.split("[\ud800-\udfff]", text, maxsplit=1)[0].count("\n") + 1
         raise AuditError(
-            ("The file is UTF-8 but for a few broken bytes, the first of them in line {line}."),
+            ("The file is UTF-8 except for a few broken bytes, the first of them in line {line}."),
             where=subject,
             do=SAVE_AS_UTF8,
             line=line,

@@ -155,7 +155,7 @@ class Task(Record):
         except (ValidationError, ValueError):
             raise AuditError(
                 "This request cannot be read: it is damaged, or of another version of the program.",
-                do="Ask the question again.",
+                do="Start it again.",
             ) from None
 
 

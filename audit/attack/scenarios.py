@@ -469,7 +469,7 @@ def _make_generation_task(
         raise AuditError(
             "has {n_inner} tokens, more than {n_tokens}.",
             where="prompt",
-            do="Shorten it, or ask for more tokens.",
+            do="Shorten it, or use more tokens.",
             n_inner=len(inner) + 2,
             n_tokens=settings.n_tokens,
         )

@@ -205,7 +205,7 @@ def read_list(
         raise AuditError(
             "No patient is named in these notes in a way that was understood.",
             where="candidates",
-            do="Look at the examination of the corpus: names that stand elsewhere are counted.",
+            do="Look at the examination of the corpus: names that occur elsewhere are counted.",
         )
     listed = read_names(write_table(table.header, rows.values()).encode(), subject="candidates")
     source: ControlSource = "invented" if corpus.kind == "dummy" else "drawn"

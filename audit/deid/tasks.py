@@ -104,7 +104,7 @@ class TaggingTask(Task):
         path = TAGGED_SETS.place(self.tagged_id) / name
         if not path.is_file():
             raise AuditError(
-                "The notes that were handed in are gone.", where="notes", do="Ask again."
+                "The notes that were handed in are gone.", where="notes", do="Request it again."
             )
         return path
 
@@ -123,9 +123,9 @@ class TaggingTask(Task):
                 tagger = load_tagger(tagged.tagger_id, device=self.device)
                 if tagger.digest != tagged.tagger_digest:
                     raise AuditError(
-                        "The tagger is not the one that was asked for any more.",
+                        "The tagger has changed since it was requested.",
                         where="tagger",
-                        do="Ask again.",
+                        do="Request it again.",
                     )
                 register = self.register_file
                 tag_notes(

@@ -104,7 +104,7 @@ def read_order(job_id: str) -> dict[str, JsonValue]:
     except (OSError, ValueError):
         order = None
     if not isinstance(order, dict):
-        raise AuditError("What this job was to do is no longer kept.", do="Ask the question again.")
+        raise AuditError("What this job was to do is no longer kept.", do="Start it again.")
     return order
 
 

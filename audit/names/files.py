@@ -307,7 +307,7 @@ _NO_NAME = Message("The row has no name and was left out.")
 _ONLY_TITLES = Message("The row holds a title, degree or honorific and no name; left out.")
 _ODDITIES = {
     TITLES: Message("Titles, degrees or honorifics are no part of a name and were dropped."),
-    BRACKETS: Message("What stands in brackets or quotation marks was dropped."),
+    BRACKETS: Message("Text in brackets or quotation marks was dropped."),
     MIDDLE: Message("Middle names or initials were dropped: one first name is read."),
     SEVERAL: Message("The first name has several words; all of them are read."),
     DOUBTFUL: Message("A word that can be a title or a degree is read as a name."),

@@ -130,7 +130,7 @@ def _secrets() -> dict[str, Any]:
         raise AuditError(
             "The file with the login's settings cannot be read.",
             where=SECRETS,
-            do="Mend it; until then nobody gets in.",
+            do="Correct it; until then nobody can log in.",
         ) from None
 
 
@@ -211,9 +211,9 @@ def role(user: Mapping[str, Any] | None = None) -> str:
         mails = roles.get(role_name, ()) if isinstance(roles, dict) else None
         if mails != "*" and not (isinstance(mails, list | tuple) and all(map(_is_text, mails))):
             raise AuditError(
-                "The section [roles] is no lists of e-mails.",
+                "The section [roles] does not consist of lists of e-mail addresses.",
                 where=SECRETS,
-                do="Mend it; until then nobody gets in.",
+                do="Correct it; until then nobody can log in.",
             )
         if mails == "*" or mail.casefold() in map(str.casefold, mails):
             return role_name
@@ -358,7 +358,7 @@ def sign(shown_decision: Decision, *, name: str = "", **fields: Any) -> Decision
 def withdraw(shown_decision: Decision, *, name: str, **fields: Any) -> Decision:
     """Withdraw a signature; with logins, only the person's own."""
     if has_logins() and name != identify_person():
-        raise AuditError("Only who has signed takes the signature back.", where="decision")
+        raise AuditError("Only the person who signed can withdraw the signature.", where="decision")
     return decision.withdraw(
         shown_decision, name=name, **fields, by=identify_person(), store=Store(results_dir())
     )

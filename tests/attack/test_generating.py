@@ -237,7 +237,7 @@ def test_evidence_that_is_zero_or_the_same_of_two_models_shows_nothing(
     result = attack(monkeypatch, pair, settings, shards=equal).result
     verdict = judge(result, control_source="invented", seed=0).verdict
     assert (verdict.state, verdict.reasons[0]) == ("not_enough_evidence", "no_evidence")
-    assert "said nothing of the listed names, or exactly what" in verdict.english
+    assert "said nothing about the listed names, or exactly what" in verdict.english
     equal["hospital"] = replace(
         equal["hospital"], part_mass=equal["hospital"].part_mass + 0.5
     )  # smithson's mass differs

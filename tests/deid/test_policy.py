@@ -175,7 +175,7 @@ def test_measured_recall_is_told_of_the_tagger_that_was_measured(
         row["identifier"]: row
         for row in describe_rows(list_coverage(ALL_OUT, tagger=default), language="en")
     }
-    dates = rows["3. Dates but for the year; ages above 89"]
+    dates = rows["3. Dates except the year; ages above 89"]
     assert dates["en"].replace("\N{NO-BREAK SPACE}", " ") == (
         "dates 96.0 % (86.5 – 98.9 %) of 50, whole 80.0 %"
     )

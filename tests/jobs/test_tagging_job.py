@@ -169,7 +169,7 @@ def test_another_tagger_or_a_lost_input_is_said(monkeypatch):
     order = make_question(single_text(NAMED, source="pasted")).order
     dates_tagger = RuleTagger(groups=("dates",))
     monkeypatch.setattr(tasks, "load_tagger", lambda tagger_id, device: dates_tagger)
-    with pytest.raises(AuditError, match="not the one that was asked for"):
+    with pytest.raises(AuditError, match="The tagger has changed"):
         TaggingTask.from_order(order).run(contact([]))
     (TAGGED_SETS.place(order["tagged_id"]) / INPUT).unlink()
     with pytest.raises(AuditError, match="handed in are gone"):

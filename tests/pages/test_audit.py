@@ -273,7 +273,7 @@ def test_the_plan_is_that_of_the_question_which_start_hands_over(
 def needs_of(app: AppTest) -> list[tuple[str, ...]]:
     """Return what the plan says of controls: what is to be seen, needed, there, enough or not."""
     table = next(
-        element for element in app.get("html") if "Controls there are" in element.proto.body
+        element for element in app.get("html") if "Controls available" in element.proto.body
     )
     rows = re.findall(
         r"<td[^>]*>([^<]*)</td>" * 2 + r"<td[^>]*>([^<]*)<small>([^<]*)</small></td>",
@@ -378,8 +378,8 @@ def test_a_sibling_is_chosen_among_audits_that_asked_the_same(
     press(app, "start")
     assert AuditTask.from_order(submitted_questions[0].order).request.sibling == "a" * 64
     app.radio(key="choice_preset").set_value("paper").run()
-    assert "was asked something else than this one" in texts(app)
-    assert "no kept audit can serve" in texts(app) and parameter(app, "sibling") == ""
+    assert "does not have the same settings as this one" in texts(app)
+    assert "no kept audit fits" in texts(app) and parameter(app, "sibling") == ""
 
 
 @pytest.mark.long
@@ -443,7 +443,7 @@ def test_the_same_again_asks_for_the_new_model_alone(
     keep(make_report(2).changed(digest="c" * 64, question=question, models=models))
     app = press(open_page("audit", hospital="demo:en/hospital-40"), "again_go")
     page_text = texts(app)
-    assert "Only the new hospital model is to be chosen." in page_text
+    assert "Choose only the new hospital model." in page_text
     assert "is not kept on this machine" not in page_text
     picks = {"general": ALL["general"], "names": "demo-en", "passages": "demo-en"}
     assert {key: parameter(app, key) for key in picks} == picks
@@ -463,9 +463,9 @@ def test_the_same_again_says_what_is_not_here_any_more(home: Path) -> None:
         keep_names(demo.DemoTask().request(1).candidates, label="Other", store=store)
     app = press(open_page("audit"), "again_go")
     page_text = texts(app)
-    assert "Its general model is not on this machine any more" in page_text
+    assert "Its general model is no longer on this machine" in page_text
     assert "Its list of names is not kept on this machine" in page_text
     assert "Its passages" not in page_text
     press(app, "like_off")
     assert parameter(app, "like") == "" and "again_go" in keys(app)
-    assert "The audit that the link names is not on this" in texts(open_page("audit", like="abcd"))
+    assert "The audit in the link is not on this" in texts(open_page("audit", like="abcd"))

@@ -51,11 +51,11 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     app = open_page("jobs")
     page_text = texts(app)
     assert page_text.index("Audit, scenario 1") < page_text.index("Demonstration, both scenarios")
-    assert "1 before it on this device" in page_text
+    assert "1 ahead of it on this device" in page_text
     assert "by me" in page_text
     assert "&lt;b&gt;ward" in page_text and "<b>ward" not in page_text
     progress_line = "The hospital model writes documents · 25 % · about 7 min left"
-    assert progress(app) == [(25, progress_line), (0, "Waiting its turn")]
+    assert progress(app) == [(25, progress_line), (0, "Waiting for its turn")]
     line = [label for label, page, _ in links(app) if page == "jobs"]
     assert line == ["25 % · The hospital model writes documents · 1 more"]
 
@@ -79,13 +79,13 @@ def test_a_job_is_cancelled_by_its_button_and_can_be_resumed_and_removed() -> No
     job = ask()
     app = press(open_page("jobs"), f"cancel-{job.job_id}")
     assert service.job(job.job_id).state == "cancelled"
-    assert "Stopped by a person" in texts(app)
+    assert "Somebody cancelled it" in texts(app)
     assert progress(app) == []
     press(app, f"resume-{job.job_id}")
-    assert progress(app) == [(0, "Waiting its turn")]
+    assert progress(app) == [(0, "Waiting for its turn")]
     press(press(app, f"cancel-{job.job_id}"), f"forget-{job.job_id}")
     assert service.jobs() == ()
-    assert "Nothing has been asked yet" in texts(app)
+    assert "There are no jobs yet" in texts(app)
     assert any(page == "audit" for _, page, _ in links(app))
     actions = [
         (line.action, dict(line.counts)["job"])

@@ -405,6 +405,6 @@ def test_a_mistake_of_the_program_is_told_plainly_and_its_text_stands_in_no_log(
         page = AppTest.from_function(mistaken).run()
     finally:
         logger.removeHandler(handler)
-    assert "The program made a mistake." in texts(page) and not page.exception
+    assert "The program failed." in texts(page) and not page.exception
     assert "ValueError" in log.getvalue() and "mistaken" in log.getvalue()
     assert "Mary" not in log.getvalue() + texts(page)

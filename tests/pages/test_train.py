@@ -58,7 +58,7 @@ def test_source_preset_and_settings_go_into_the_order_and_impossible_ones_are_re
     app = open_page("workshop", tab="training", parent=PARENT, source="public", preset="scratch")
     assert "fresh weights in the shape of models/general" in texts(app)
     assert box(app, "Steps").value == 100_000
-    assert "Every note would be seen some" in texts(app)
+    assert "Every note would be seen about" in texts(app)
     rows = box(app, "Rows of a forward pass")
     usual = rows.value
     rows.set_value(5).run()
@@ -141,7 +141,7 @@ def test_a_running_training_is_shown_live_and_ends_at_its_result(parent: Path) -
     app.session_state["train_job"] = job.job_id
     app.run()
     assert parameter(app, "run") == run
-    assert "has not come to its end" in texts(app)  # no model lies there yet
+    assert "is not finished" in texts(app)  # no model lies there yet
 
 
 def test_a_training_is_removed_after_being_asked_once_more(parent: Path) -> None:

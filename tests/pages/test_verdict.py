@@ -415,7 +415,7 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = opened("report")
-    assert any("Closed until names are revealed" in caption for caption in captions(app))
+    assert any("Not available until names are revealed" in caption for caption in captions(app))
     names, consent = (
         f"report_{control}_{reports['masked_lm'].digest}" for control in ("names", "full_confirm")
     )
@@ -461,7 +461,7 @@ def test_the_log_shows_what_was_taken_and_page_views_when_asked_and_whether_it_i
     access_log.record("opened", who="anna", audit=digest, page="audit")
     app = opened("log")
     page_text = texts(app)
-    assert "The access log is whole" in page_text and "&lt;img src=x&gt;" in page_text
+    assert "The access log is intact" in page_text and "&lt;img src=x&gt;" in page_text
     assert f"downloaded files · 3 names · {SAY.text('report_zip')}" in page_text
     assert "opened a page" not in page_text and "<img" not in page_text
     app.button_group(key="choice_log_of").set_value("all").run()

@@ -145,7 +145,7 @@ def test_what_a_report_says_of_its_parts() -> None:
     k, n = verdict.n_flagged, verdict.n_tested
     assert verdict.in_short("en").startswith(f"{k} of {n} listed names stand out: do not hand")
     assert verdict.in_short("ja").startswith(
-        f"名簿の {n} 名のうち {k} 名が対照から際立っています。"
+        f"名簿の {n} 名のうち {k} 名が対照に比べて目立っています。"
     )
     assert " %" not in verdict.facts("en") + verdict.facts("ja")
     assert [verdict.next_step("en"), verdict.next_step("ja")] == list(verdict.what_now.values())

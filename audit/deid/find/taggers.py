@@ -394,7 +394,7 @@ def find_trained_tagger(tagger_id: str) -> KnownTagger:
     """Return a trained tagger; AuditError if there is none, or its training is not finished."""
     folder = tagger_dir(tagger_id)
     if (folder / "training.json").is_file() and not (folder / TAGGER).is_file():
-        raise AuditError("This training is not finished.", where="tagger", do="Let its job go on.")
+        raise AuditError("This training is not finished.", where="tagger", do="Resume its job.")
     return TAGGERS.get(folder.name)
 
 

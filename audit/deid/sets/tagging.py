@@ -203,7 +203,7 @@ class _PickledTagger:
         tagger = _unpickle(self.pickled)
         if tagger.digest != self.digest:
             raise AuditError(
-                "The files of the tagger have changed.", where="tagger", do="Ask again."
+                "The files of the tagger have changed.", where="tagger", do="Request it again."
             )
         return _pack_answers(tag_and_check(tagger, [note.text for note in notes]) if notes else ())
 

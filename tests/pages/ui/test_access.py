@@ -77,7 +77,7 @@ def test_a_login_that_cannot_be_reached_is_said_and_opens_nothing() -> None:
     app = gate({"client_id": "kart", "redirect_uri": "x"})
     app.button[0].click().run()
     assert not app.exception and not app.title
-    assert "The login cannot be reached or is not set up in full." in texts(app)
+    assert "The login cannot be reached or is not fully set up." in texts(app)
 
 
 def test_secrets_that_cannot_be_read_keep_everybody_out(
@@ -262,6 +262,6 @@ def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
         ANNA,
         BERT,
     ]
-    assert "Only who has signed" in tried("withdraw", ANNA, digest)[1]
+    assert "Only the person who signed" in tried("withdraw", ANNA, digest)[1]
     assert tried("withdraw", BERT, digest)[0]
     assert not read_decision(digest, store=store).is_signed
