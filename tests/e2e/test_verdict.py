@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from audit.attack.question import question_digest
 from audit.home import HOME_VARIABLE
 from tests.pages.make_reports import keep, keep_demo, make_report
 
@@ -24,7 +25,11 @@ JA = words_of("ja")
 
 @pytest.fixture(scope="module")
 def demo() -> dict[str, Any]:
-    return {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
+    reports = {"masked_lm": make_report(2), "generation": make_report(1, leak=1.0)}
+    return {
+        name: report.changed(digest=question_digest(report.question))
+        for name, report in reports.items()
+    }
 
 
 @pytest.fixture(scope="module")
