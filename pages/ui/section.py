@@ -260,15 +260,18 @@ def draw_table(
 ) -> None:
     """Draw a table with a button for the same table as CSV, in which counts are plain numbers.
 
-    The caption stands behind a question mark. It is `KEY_caption` filled with the values unless
-    another one is given. `names` is the log's word for the form of the names; `variant`
+    The caption stands behind a question mark, unless it is a sentence of counts, `KEY_counts`,
+    which everybody reads. It is `KEY_caption` filled with the values unless another one is given.
+    `names` is the log's word for the form of the names; `variant`
     distinguishes tables of one key on one page.
     """
-    caption = caption or say.text(f"{key}_caption", **values)
+    counts = say.text(f"{key}_counts", **values) if f"{key}_counts" in say.sentences else ""
+    caption = caption or counts or say.text(f"{key}_caption", **values)
+    above = blocks.heading("", below=counts) if counts else blocks.fold(caption)
     name, texts = f"{key}_{variant}" if variant else key, _table_texts(say, key, table)
     with st.container(key=f"ka_table_{name}"):
         st.html(
-            f'<div class="ka-over">{blocks.fold(caption)}</div>'
+            f'<div class="ka-over">{above}</div>'
             + blocks.table(texts.header, texts.rows, caption=caption, n_merged=texts.n_merged)
         )
         draw_csv_button(say, name, texts.titles, texts.csv_rows, audit=audit, names=names)
