@@ -33,8 +33,8 @@ KNOWN = (*export.FILE_OF.values(), "measures.json", "README.txt")
 MAX_BYTES = 500_000_000
 MAX_UPLOADED_BYTES = 3 * MAX_FILE_BYTES
 """Bytes of uploaded files, unpacked: the web process holds them in memory."""
-MAX_JSON_VALUES = 10_000_000
-"""The largest number of values in `report.json`, some twenty for each listed name."""
+MAX_UPLOADED_VALUES = 10_000_000
+"""Values of an uploaded `report.json`, some twenty for each listed name."""
 _HTML = "report.html"
 _REPORT, _README = "report.json", "README.txt"
 Finding = tuple[Literal["holds", "unchecked", "fault"], Message]
@@ -48,6 +48,11 @@ _NO_REPORT = AuditError(
     "This is no report of an audit, or it has other files in it.",
     where="report",
     do="Give the zip as it was handed over, its unpacked folder, or one of its files.",
+)
+_TOO_LARGE = AuditError(
+    "The report is too large to be checked on a page.",
+    where="report",
+    do="Check it with the command `python -m audit verify`.",
 )
 Files = Mapping[str, bytes]
 
@@ -140,7 +145,11 @@ def check_report(path: Path, *, store: Store) -> Check:
 def check_uploads(uploads: Sequence[tuple[str, bytes]], *, store: Store) -> Check:
     """Check uploaded files, each with its name: one zip, or files of one report; as the above."""
     with refuse_errors(_NO_REPORT):
-        return _check_files(_read_uploads(uploads), store=store)
+        files = _read_uploads(uploads)
+        json_files = [data for name, data in files.items() if name.endswith(".json")]
+        if any(sum(map(d.count, (b"[", b"{", b","))) > MAX_UPLOADED_VALUES for d in json_files):
+            raise _TOO_LARGE
+        return _check_files(files, store=store)
 
 
 def _check_files(files: Files, *, store: Store) -> Check:
@@ -229,7 +238,7 @@ def _unpack(data: bytes, *, max_bytes: int) -> dict[str, bytes]:
 def _read_uploads(uploads: Sequence[tuple[str, bytes]]) -> dict[str, bytes]:
     uploads = list(dict.fromkeys(uploads))  # a file that was given twice counts once
     if sum(len(data) for _, data in uploads) > MAX_UPLOADED_BYTES:
-        raise _NO_REPORT
+        raise _TOO_LARGE
     if len(uploads) == 1 and is_zip(uploads[0][1]):
         return _unpack(uploads[0][1], max_bytes=MAX_UPLOADED_BYTES)
     # A browser appends a number to the name of a file that it saves twice.
@@ -331,8 +340,6 @@ def _note_difference(check: Check, name: str) -> None:
 
 
 def _parse_json(data: bytes) -> Any:
-    if sum(map(data.count, (b"[", b"{", b","))) > MAX_JSON_VALUES:
-        return None
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
