@@ -73,10 +73,10 @@ COMMANDS = """python -m audit run --scenario 2 --general GENERAL_DIR --hospital 
 python -m audit run --scenario 1 --general GENERAL_DIR --hospital HOSPITAL_DIR \\
     --names names.csv --out results
 python -m audit selftest"""
-VERDICT_PARTS = ("leak", "shared", "not_shown", "none", "bound", "ill", "not_enough", "rates")
+VERDICT_PARTS = ("leak", "not_shown", "none", "bound", "ill", "not_enough", "rates")
 SECTIONS = (
     ("one", (DRAW, *MASS), ()),
-    ("two", (DIFFERENCE, *LOG_RATIOS), ("two_chain", "general")),
+    ("two", (DIFFERENCE, *LOG_RATIOS), ("general",)),
     ("names", (*RESIDUAL, P_VALUE), ()),
     ("q", (Q_VALUE,), ()),
     ("undecided", (), ()),

@@ -28,7 +28,7 @@ from audit.shelf import MAX_TITLE_CHARS
 from audit.tables import UNDEFINED, Cells, RowNote, decimal
 from audit.words import Words
 from pages.ui import cached
-from pages.ui.access import format_name, is_revealed, log_upload, may, name_form
+from pages.ui.access import format_name, is_revealed, may, name_form
 from pages.ui.blocks import draw_refusal, escape_html
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.display_names import corpus_name, list_name
@@ -148,13 +148,15 @@ def line_text(say: Words, line: Line, *, field: str) -> str:
 
 def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
     """Draw the box for a file; return the upload or None."""
-    draw_remark(say, f"audit_{field}_format")
-    file = st.file_uploader(
-        say.text(f"audit_{field}_file_up"), type=forms, key=box, max_upload_size=_MAX_MB[field]
+    files = upload(
+        say,
+        f"audit_{field}_file_up",
+        forms,
+        max_mb=_MAX_MB[field],
+        file_kind=field,
+        name=box,
     )
-    if file is not None:
-        log_upload(file, file_kind=field)
-    return file
+    return files[0] if files else None
 
 
 # The list of names.
@@ -162,7 +164,6 @@ def ask_file(say: Words, field: str, *, forms: Sequence[str], box: str) -> Any:
 
 def draw_names(say: Words, *, hospital: RegisteredModel | None) -> KeptNames | None:
     """Draw the choice of a list and the inputs of a new one; return the list for the audit."""
-    draw_remark(say, "audit_names_below")
     view = choose_or_make(
         say,
         "names",
