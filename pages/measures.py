@@ -136,7 +136,8 @@ def draw_compare(say: Words, report: AuditReport) -> None:
         _draw_flags(say, comparison, audit=report.digest)
         _draw_aucs(say, comparison, audit=report.digest)
         _draw_pairs(say, report, comparison)
-    _draw_settings(say, comparison, audit=report.digest)
+    with st.expander(say.text("measures_settings"), key="measures_settings_all"):
+        _draw_settings(say, comparison, audit=report.digest)
 
 
 def _draw_verdicts(say: Words, report: AuditReport, comparison: Comparison) -> None:
@@ -255,7 +256,7 @@ def _pairs_chart(say: Words, report: AuditReport, comparison: Comparison) -> obj
 
 
 def _draw_settings(say: Words, comparison: Comparison, *, audit: str) -> None:
-    draw_heading(say, "measures_settings")
+    draw_remark(say, "measures_settings_below")
     is_all = draw_switch(say, "measures_all_settings", parameter="all_settings")
     rows: dict[bool, list[tuple[str, ...]]] = {False: [], True: []}
     for key, pair in comparison.settings.items():

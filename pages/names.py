@@ -67,6 +67,8 @@ SORTS = (*(column for column, form in COLUMNS.items() if form), "name_id")
 _OF_OTHERS = ("n_others_first", "n_others_last")
 """Columns that are empty in most lists."""
 _N_DOCUMENTS = 3
+_N_PASSAGES = 3
+"""Texts that stand with a name at first."""
 _NEARLY_THE_NAME = {column.name for column in listed.COLUMNS if "masked" not in column.forms}
 
 
@@ -386,7 +388,7 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     if not is_revealed():
         del numbers["popularity"]  # it almost tells the name
     means = {key: meaning_of(key, scenario=report.scenario.number) for key in numbers}
-    labels = [Cell(say.text(f"names_column_{key}"), below=say.text(means[key])) for key in numbers]
+    labels = [Cell(say.text(f"names_column_{key}"), hint=say.text(means[key])) for key in numbers]
     draw_heading(say, "names_numbers")
     caption = say.text(f"axis_{report.fixed_score}")
     columns: Columns = {"names_what": labels, "value": list(numbers.values())}
@@ -433,7 +435,10 @@ def draw_passages(
         citations.append(
             (facts, passage_html(match.passage, names=names, slot=slot, tone=own_tone))
         )
-    st.html(passage_list(citations))
+    st.html(passage_list(citations[:_N_PASSAGES]))
+    if rest := citations[_N_PASSAGES:]:
+        with st.expander(say.text("names_passages_more"), key="names_passages_more"):
+            st.html(passage_list(rest))
 
 
 def draw_documents(say: Words, report: AuditReport, *, name_id: int) -> None:

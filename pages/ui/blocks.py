@@ -80,10 +80,11 @@ def _reader_zone() -> tzinfo:
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell: a main text and a smaller one under it."""
+    """A table cell: a main text, a smaller one under it, and one behind a question mark."""
 
     text: str
     below: str = ""
+    hint: str = ""
     n_columns: int = 1
     n_rows: int = 1
     tone: str = ""
@@ -229,7 +230,8 @@ def _cell_html(cell: Cell, *, tag: str) -> str:
     spans = f' colspan="{cell.n_columns}"' if cell.n_columns > 1 else ""
     spans += f' rowspan="{cell.n_rows}"' if cell.n_rows > 1 else ""
     below = f"<small>{escape_html(cell.below)}</small>" if cell.below else ""
-    return f'<{tag} class="{cell.tone}"{spans}>{escape_html(cell.text)}{below}</{tag}>'
+    content = f"{escape_html(cell.text)}{below}{fold(cell.hint)}"
+    return f'<{tag} class="{cell.tone}"{spans}>{content}</{tag}>'
 
 
 def estimate_cell(estimate: Estimate, *, digits: int | None = None) -> Cell:
@@ -267,8 +269,10 @@ def heading(text: str, *, below: str = "", hint: str = "") -> str:
     """Return a section's heading, with a sentence under it and one behind a question mark."""
     sentence = f'<p class="ka-below">{escape_html(below)}</p>' if below else ""
     title = f'<h2 class="ka-heading">{escape_html(text)}</h2>' if text else ""
-    if title and hint:
+    if hint and title:
         title = f'<div class="ka-headed">{title}{fold(hint)}</div>'
+    elif hint:
+        sentence = f'<div class="ka-headed">{sentence}{fold(hint)}</div>'
     return title + sentence
 
 

@@ -77,7 +77,7 @@ def _draw_verdicts(say: Words, audit: KeptAudit, reports: Sequence[AuditReport])
     reports_by_scenario = {report.scenario.number: report for report in reports}
     for number in (1, 2):
         report = reports_by_scenario.get(number)
-        name = say.text(f"scenario_{number}")
+        name = say.text("scenario_short", number=number)
         with st.container(key=f"decision_scenario_{number}"):
             if report is None:
                 _draw_missing_scenario(say, audit, number)
@@ -94,7 +94,7 @@ def _draw_verdicts(say: Words, audit: KeptAudit, reports: Sequence[AuditReport])
 def _draw_missing_scenario(say: Words, audit: KeptAudit, number: int) -> None:
     is_running = audit.is_demo and any(job.kind == "demo" for job in service.active_jobs())
     below = say.text("no_other_yet" if is_running else "no_other")
-    st.html(blocks.line(say.text(f"scenario_{number}"), below))
+    st.html(blocks.line(say.text("scenario_short", number=number), below))
     if not is_running:
         again = cached.request_to_repeat(audit.digest)
         field_names = ("general", "hospital", "names", "passages")

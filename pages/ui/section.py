@@ -66,7 +66,7 @@ def _column_heading(say: Words, key: str, column: str) -> str:
 
 
 def _cell_text(cell: Cell) -> str:
-    below = cell.below.replace("\n", ", ")
+    below = (cell.below or cell.hint).replace("\n", ", ")
     return f"{cell.text} ({below})" if below else cell.text
 
 
@@ -121,8 +121,9 @@ def draw_heading(say: Words, key: str, *, below: str = "", **values: object) -> 
 
 
 def draw_remark(say: Words, key: str, **values: object) -> None:
-    """Draw a sentence."""
-    st.html(blocks.heading("", below=say.text(key, **values)))
+    """Draw a sentence, and the sentence `KEY_hint` behind a question mark."""
+    hint = say.sentences.get(f"{key}_hint", "")
+    st.html(blocks.heading("", below=say.text(key, **values), hint=hint))
 
 
 def draw_absence(say: Words, key: str, **values: object) -> None:

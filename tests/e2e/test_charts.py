@@ -154,3 +154,31 @@ def test_a_column_is_as_wide_as_its_longest_text(server: str, visit: Callable[..
     )
     for text, width in zip(texts, widths, strict=True):
         assert width + 16 <= text_width([text]) <= 1.5 * width + 40, text
+
+
+N_WORDS = """() => {
+  const main = document.querySelector('[data-testid=stMain]')
+  const icons = [...main.querySelectorAll('[data-testid=stIconMaterial]')]
+  const n = icons.filter(e => e.offsetWidth).length
+  return main.innerText.split(/\\s+/).filter(Boolean).length - n
+}"""
+"""JavaScript that returns how many words a page shows; an icon is a word of its font."""
+MOST_WORDS = {
+    "verdict": 330,
+    "names": 150,
+    "measures": 270,
+    "measures?tab=mentions": 90,
+    "measures?tab=compare": 290,
+    "measures?tab=linking": 130,
+    "measures?tab=checks": 320,
+}
+"""Words that a page of the demonstration may show, numbers of its tables included."""
+
+
+def test_no_page_has_more_words_than_it_needs(server: str, visit: Callable[..., Any]) -> None:
+    page, numbers = visit(f"{server}/verdict"), {}
+    for path in MOST_WORDS:
+        page.goto(f"{server}/{path}")
+        is_whole(page)
+        numbers[path] = page.evaluate(N_WORDS)
+    assert {path: n for path, n in numbers.items() if n > MOST_WORDS[path]} == {}
