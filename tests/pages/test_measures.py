@@ -21,7 +21,7 @@ from tests.pages.make_reports import (
 )
 from tests.pages.screen import HOSTILE, downloads, links, open_page, parameter, press, texts
 
-CHARTS = {"threshold": 1, "mentions": 1, "compare": 0, "linking": 1, "paper": 0, "checks": 2}
+CHARTS = {"threshold": 1, "mentions": 1, "compare": 1, "linking": 1, "paper": 0, "checks": 2}
 SAY = words_of("en")
 
 

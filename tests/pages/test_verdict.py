@@ -368,7 +368,7 @@ def test_both_scenarios_show_one_decision_and_the_verdicts_it_rests_on(reports: 
     first, second = reports["generation"], reports["masked_lm"]
     app = opened(audit=first.digest[:12])
     for number in (1, 2):
-        assert SAY.html(f"scenario_{number}") in texts(app)
+        assert SAY.html("scenario_short", number=number) in texts(app)
     choose(app, "no_release", reasons="One for both")
     app = opened(audit=second.digest[:12])
     assert next(box for box in app.text_area if box.key.startswith("decision_")).value == (

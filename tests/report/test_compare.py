@@ -138,6 +138,10 @@ def test_a_leak_against_none_by_hand() -> None:
     assert comparison.tested == Flags(0, n, 0, 24 - n)
     assert comparison.names.loc[comparison.names["is_different"], "stands_out"].all()
     assert comparison.names["is_different"].sum() == n + comparison.controls.only_one
+    tested = comparison.names[~comparison.names["is_control"]]["change"].value_counts()
+    assert tested.to_dict() == {
+        field: n_names for field, n_names in vars(comparison.tested).items() if n_names
+    }
     assert comparison.tested.p == pytest.approx(2 / 2**n)
     assert comparison.aucs[0].difference.low > 0
     assert {k: pair for k, pair in comparison.settings.items() if pair[0] != pair[1]} == {
