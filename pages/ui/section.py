@@ -263,8 +263,8 @@ def draw_table(
 
     The caption stands behind a question mark, unless it is a sentence of counts, `KEY_counts`,
     which everybody reads. It is `KEY_caption` filled with the values unless another one is given.
-    `names` is the log's word for the form of the names; `variant`
-    distinguishes tables of one key on one page.
+    `names` is the log's word for the form of the names; `variant` distinguishes tables of one key
+    on one page.
     """
     counts = say.text(f"{key}_counts", **values) if f"{key}_counts" in say.sentences else ""
     caption = caption or counts or say.text(f"{key}_caption", **values)
