@@ -18,6 +18,7 @@ from audit import access_log
 from audit.errors import AuditError
 from audit.home import results_dir
 from audit.report.decision import decide, read_decision
+from audit.report.report import kept_audit
 from cache.store import Store
 from pages.ui.access import login_providers
 from pages.ui.main import HIDDEN, PAGES
@@ -169,9 +170,12 @@ def tries() -> None:
     from audit.jobs import service
     from audit.report.decision import read_decision
     from cache.store import Store
-    from pages.ui import access
+    from pages.ui import access, cached
 
-    decision = read_decision(st.session_state["digest"], store=Store(results_dir()))
+    pair = [
+        audit for audit in cached.kept_audits()[0] if audit.digest == st.session_state["digest"]
+    ]
+    decision = read_decision([st.session_state["digest"]], store=Store(results_dir()))
     doing = {
         "ask": lambda: service.ask(DemoTask().question()),
         "cancel": lambda: service.cancel("a" * 12),
@@ -180,10 +184,14 @@ def tries() -> None:
         "shelve": lambda: CORPORA.keep_files("a" * 12, {}),
         "remove": lambda: CORPORA.forget("a" * 12),
         "decide": lambda: access.decide(
-            decision, recommendation="release", reasons="", language="en"
+            decision,
+            pair=pair,
+            recommendation="release",
+            reasons="It stays on a closed ward.",
+            language="en",
         ),
-        "sign": lambda: access.sign(decision, role="officer", name="Somebody Else"),
-        "withdraw": lambda: access.withdraw(decision, name="bert@h.example"),
+        "sign": lambda: access.sign(decision, pair=pair, role="officer", name="Somebody Else"),
+        "withdraw": lambda: access.withdraw(decision, pair=pair, name="bert@h.example"),
         "full": lambda: access.logged_export(lambda: b"names", names="full")(),
         "list": lambda: access.logged_export(lambda: b"names", what="names")(),
         "masked": lambda: access.logged_export(lambda: b"S. W.", names="masked")(),
@@ -229,17 +237,18 @@ def test_what_a_reader_may_not_is_refused_by_the_server_and_leaves_no_line(
 ) -> None:
     digest, store = reports["masked_lm"].digest, Store(results_dir())
     decide(
-        read_decision(digest, store=store),
+        read_decision([digest], store=store),
+        pair=[kept_audit(reports["masked_lm"])],
         recommendation="retrain",
         reasons="",
         language="en",
         by=ANNA,
         store=store,
     )
-    first_state = read_decision(digest, store=store), store.keys(), access_log.entries()
+    first_state = read_decision([digest], store=store), store.keys(), access_log.entries()
     is_done, why = tried(action, ROSE, digest)
     assert not is_done and "nly an auditor may" in why
-    assert (read_decision(digest, store=store), store.keys(), access_log.entries()) == first_state
+    assert (read_decision([digest], store=store), store.keys(), access_log.entries()) == first_state
 
 
 def test_a_reader_takes_what_is_masked_with_a_line_of_the_log(reports: Reports) -> None:
@@ -254,14 +263,14 @@ def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
     digest, store = reports["masked_lm"].digest, Store(results_dir())
     assert tried("decide", ANNA, digest)[0]
     assert tried("sign", ANNA, digest)[0]
-    assert not read_decision(digest, store=store).is_signed
+    assert not read_decision([digest], store=store).is_signed
     assert "signed already" in tried("sign", ANNA, digest)[1]
     assert tried("sign", BERT, digest)[0]
-    decision = read_decision(digest, store=store)
+    decision = read_decision([digest], store=store)
     assert decision.is_signed and [signature.name for signature in decision.signatures] == [
         ANNA,
         BERT,
     ]
     assert "Only the person who signed" in tried("withdraw", ANNA, digest)[1]
     assert tried("withdraw", BERT, digest)[0]
-    assert not read_decision(digest, store=store).is_signed
+    assert not read_decision([digest], store=store).is_signed
