@@ -34,6 +34,7 @@ from pages.ui.section import draw_heading, draw_remark
 from pages.ui.state import draw_link, language, mark_unsaved
 
 _REFUSED = "decision_refused"
+LOOK_EVERY = "5s"
 Pair = Sequence[KeptAudit]
 """All audits of a pair of models, the open one first."""
 
@@ -154,6 +155,7 @@ class _Draft:
             elif is_unsaved:
                 with st.container(key="decision_unsaved"):
                     draw_remark(say, "decision_unsaved")
+                st.fragment(self._look_elsewhere, run_every=LOOK_EVERY)()
 
     def apply(self, change: Callable[..., Decision], keys: Mapping[str, str]) -> None:
         """Decide, sign or withdraw with the values of widgets; the page draws a refusal."""
@@ -176,6 +178,13 @@ class _Draft:
             if not self._differs(seen):
                 self._take_over(decision)
         st.session_state[self._seen] = decision
+
+    def _look_elsewhere(self) -> None:
+        """Rerun the page if somebody else has saved a decision; runs while a draft is not saved."""
+        digests = [audit.digest for audit in self._pair]
+        history = read_decision_history(digests, store=cached.store())
+        if history and history[-1] != st.session_state.get(self._seen):
+            st.rerun(scope="app")
 
     def _differs(self, decision: Decision) -> bool:
         draft = st.session_state[self._choice], st.session_state[self._reasons].strip()
