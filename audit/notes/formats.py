@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Literal, TypeVar, get_args
 from xml.etree import ElementTree
@@ -562,7 +562,7 @@ def format_jsonl_line(document: TaggedDocument) -> str:
     record: dict[str, JSON] = {"doc_id": document.doc_id, "text": document.text}
     if document.patient_id is not None:
         record["patient_id"] = document.patient_id
-    record["spans"] = list(map(asdict, document.spans))
+    record["spans"] = [span.to_fields() for span in document.spans]
     if document.unaligned:
         record["unaligned"] = list(document.unaligned)
     line = json.dumps(record, ensure_ascii=False)

@@ -49,6 +49,10 @@ class Span:
         """The number of characters that it covers."""
         return self.end - self.start
 
+    def to_fields(self) -> dict[str, int | str]:
+        """Return what a file of annotated notes holds of it: start, end and label."""
+        return {"start": self.start, "end": self.end, "label": self.label}
+
     def overlap(self, span: Span) -> int:
         """Return how many characters two spans share."""
         return max(0, min(self.end, span.end) - max(self.start, span.start))

@@ -67,8 +67,8 @@ def test_the_headline_says_how_many_names_in_how_many_notes() -> None:
 def test_types_and_kinds_that_no_gold_has_are_named() -> None:
     keep_made_score()
     page_text = texts(open_page("deidentify", tab="measures"))
-    assert "how they are found: Personal ID code" in page_text
-    assert "how they are found: dates, times of day, sexes, places" in page_text
+    assert "how well they are found: Personal ID code" in page_text
+    assert "how well they are found: dates, times of day, sexes, places" in page_text
 
 
 def test_what_stays_readable_leads_and_a_click_opens_it() -> None:

@@ -49,7 +49,7 @@ NO_SCREEN = {
     ("pages/ui/deid_note.py", "_correct"): "what is corrected is asked for, not shown",
     ("pages/ui/deid_note.py", "_released_html"): "names of the note are looked for elsewhere",
     ("pages/ui/corpus.py", "_draw_texts"): "goes into `_marked_html`, which goes through the door",
-    ("pages/ui/charts.py", "_draw_series"): "an error bar's ends, no text",
+    ("pages/ui/charts.py", "_marker_look"): "an error bar's ends, no text",
     ("pages/ui/deid_note.py", "_mark_text"): "cut out first, then through the door",
     ("pages/ui/name_documents.py", "draw"): "read ahead by the finder, all at once",
     ("pages/ui/deid_leftovers.py", "_draw_singles"): "the kinds of attributes, in words",
