@@ -415,7 +415,7 @@ def test_names_in_full_say_why_they_are_closed_and_need_a_second_consent(
     reports: Reports, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = opened("report")
-    assert any("Not available until names are revealed" in caption for caption in captions(app))
+    assert any("Reveal names at the left first" in caption for caption in captions(app))
     names, consent = (
         f"report_{control}_{reports['masked_lm'].digest}" for control in ("names", "full_confirm")
     )
