@@ -31,7 +31,7 @@ test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"
 
 e2e: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/e2e -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/e2e -m "not slow and not gpu"
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.commands_reference
