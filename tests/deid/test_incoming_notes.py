@@ -68,7 +68,7 @@ def test_a_folder_is_tagged_scored_and_written_in_every_other_form(
     assert (census["n_notes"], census["n_refused"]) == (3, 0)
     for pred in (tmp_path / "out", tmp_path / "out" / "spans.jsonl"):
         score = deid("score", "--gold", gold, "--pred", pred, "--replicates", 5)
-        assert all("The gold notes have none of these" in note for note in score["notes"])
+        assert all("The gold has none of these" in note for note in score["notes"])
         assert score["n_documents"] == 3
         assert score["criteria"]["strict"]["together"]["recall"] == 1.0
     for other_form in FORMATS:
