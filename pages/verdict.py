@@ -27,7 +27,7 @@ from pages.ui.blocks import (
     format_percent_interval,
 )
 from pages.ui.charts import Axis, Series, plot, spread_dots
-from pages.ui.decision import draw_decision
+from pages.ui.decision_form import draw_decision
 from pages.ui.display_names import state_name
 from pages.ui.hand_over import draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again

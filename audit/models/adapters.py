@@ -149,13 +149,7 @@ def read_adapter(path: Path) -> Adapter:
         )
     raw = folder.json(SETTINGS_FILE, max_bytes=_MAX_CONFIG_BYTES)
     settings = _parse_settings(raw, place=folder.locate(SETTINGS_FILE))
-    if WEIGHTS_FILE not in folder.files:
-        raise AuditError(
-            "The file {file} is missing.",
-            where=folder.name,
-            do="Copy it from where the model was saved.",
-            file=WEIGHTS_FILE,
-        )
+    folder.require(WEIGHTS_FILE)
     with name_place(folder.locate(WEIGHTS_FILE)):
         header = read_header(folder.path / WEIGHTS_FILE)
         changes, replacements = _sort_tensors(header, settings)

@@ -107,8 +107,8 @@ class ModelFolder:
         """Return the place for a message: the model's name and a file in it."""
         return f"{self.name}/{make_printable(file)}" if file else self.name
 
-    def read(self, file: str, *, max_bytes: int) -> bytes:
-        """Read one small file whole."""
+    def require(self, file: str) -> None:
+        """Refuse a directory that lacks a file."""
         if file not in self.files:
             raise AuditError(
                 "The file {file} is missing.",
@@ -116,6 +116,10 @@ class ModelFolder:
                 do="Copy it from where the model was saved.",
                 file=file,
             )
+
+    def read(self, file: str, *, max_bytes: int) -> bytes:
+        """Read one small file whole."""
+        self.require(file)
         with name_place(self.locate(file)):
             try:
                 with open_regular(self.path / file) as stream:
