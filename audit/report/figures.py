@@ -42,10 +42,12 @@ def draw_scores(
         }
         title = words.text(f"kind_{kind}") if words else str(kind)
         if words and has_dots:
-            told = f"{title}<br>%{{customdata[0]}}: %{{x:.3g}}<br>{words.text('column_mentions')}: "
+            hover_text = (
+                f"{title}<br>%{{customdata[0]}}: %{{x:.3g}}<br>{words.text('column_mentions')}: "
+            )
             trace |= {
                 "customdata": list(zip(rows["number"], n_mentions, strict=True)),
-                "hovertemplate": f"{told}%{{customdata[1]}}<extra></extra>",
+                "hovertemplate": f"{hover_text}%{{customdata[1]}}<extra></extra>",
                 "hoveron": "points",
             }
         figure.add_trace({**trace, "name": f"{title} ({len(rows)})"})
@@ -58,14 +60,17 @@ def draw_figures(report: AuditReport, *, words: Words, max_dots: int) -> Mapping
     figures = {"scores": draw_scores(report, words=words, max_dots=max_dots)}
     if strata := report.measures.strata:
         aucs = {
-            who: {
+            source: {
                 words.text(f"stratum_{name}"): ranking.auc
                 for name in strata
-                if (ranking := report.headline(name).get(who))
+                if (ranking := report.headline(name).get(source))
             }
-            for who in ("general_alone", "attack")
+            for source in ("general_alone", "attack")
         }
-        named = {words.text("this_attack" if who == "attack" else who): aucs[who] for who in aucs}
+        named = {
+            words.text("this_attack" if source == "attack" else source): aucs[source]
+            for source in aucs
+        }
         figures["aucs"] = _draw_intervals(named, title=words.text("axis_auc"))
         figures["aucs"].add_vline(x=0.5, line={"dash": "dot", "color": COLOURS[False]})
     if report.mentions:
@@ -97,7 +102,7 @@ def _draw_intervals(
         values, is_asked = list(estimates.values()), place == len(series) - 1
         trace: dict[str, Any] = {
             "type": "scatter",
-            "x": [scale * one.value for one in values],
+            "x": [scale * estimate.value for estimate in values],
             "y": list(estimates),
             "name": name,
             "mode": "markers",
@@ -111,7 +116,9 @@ def _draw_intervals(
                 "array": _arms(values, scale=scale, is_upper=True),
                 "arrayminus": _arms(values, scale=scale, is_upper=False),
             },
-            "customdata": [f"{decimal(one.value)} ({decimal_interval(one)})" for one in values],
+            "customdata": [
+                f"{decimal(estimate.value)} ({decimal_interval(estimate)})" for estimate in values
+            ],
             "hovertemplate": f"{name}<br>%{{y}}<br>%{{customdata}}<extra></extra>",
         }
         figure.add_trace(trace)
@@ -126,5 +133,6 @@ def _draw_intervals(
 
 def _arms(estimates: Sequence[Estimate], *, scale: float, is_upper: bool) -> list[float]:
     return [
-        scale * (one.high - one.value if is_upper else one.value - one.low) for one in estimates
+        scale * (estimate.high - estimate.value if is_upper else estimate.value - estimate.low)
+        for estimate in estimates
     ]
