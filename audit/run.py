@@ -151,9 +151,11 @@ def prepare_attack(request: AuditRequest, *, without_names: bool = False) -> Att
     from audit.attack import scenarios
     from audit.models.forward import build_forwards
     from audit.models.load import load_pair, pick_device
+    from audit.models.model_config import refuse_causal
 
     pool, device = pool_for(request.candidates), pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device)
+    refuse_causal(pair.general.config, name=pair.general.name)
     if pair.is_one_model:
         raise equal_models_error()
     loaded_models = pair.general, pair.hospital

@@ -18,6 +18,7 @@ from audit.models import (
     components,
     forward,
     mecab_dictionary,
+    model_config,
     model_folder,
     other_forms,
     sentencepiece_file,
@@ -103,7 +104,8 @@ The examples name models of a kind. A published copy of one may lack its head or
 then says so.
 
 *Pass* says how the model is computed: *packed* by this program's own arithmetic, *plain* by the
-modules of transformers. Both are equally exact. The number says about how many times as long an
+modules of transformers. Both are equally exact. A *causal* model continues a text from left to
+right, the others fill gaps in one; the two models of an audit are of the same sort. The number says about how many times as long an
 audit takes as with a BERT of the same shape ([measured](performance.md)). Longformer is slow with
 short passages, because its module pads them to a whole window of attention. BigBird is computed
 with full attention, because its sparse attention draws blocks at random; up to 704 tokens
@@ -111,7 +113,7 @@ transformers uses full attention too.
 """
 _REFUSALS = (
     ("The directory and its weights", (model_folder, weights_header)),
-    ("The configuration", (other_forms, architectures)),
+    ("The configuration", (other_forms, architectures, model_config)),
     (
         "The tokenizer",
         (
@@ -172,14 +174,13 @@ def _list_sections() -> Iterator[str]:
 def _list_kinds() -> Iterator[tuple[str, ...]]:
     for model_type, kind in architectures.SUPPORTED_KINDS.items():
         config = architectures.parse_config({"model_type": model_type}, place="config.json")
-        yield (
-            f"`{model_type}`",
-            kind.name,
-            _EXAMPLES.get(model_type, "—"),
-            "packed"
-            if config.architecture in forward.PACKED_KINDS
-            else f"plain, {config.slowdown}",
-        )
+        if config.is_causal:
+            way = "causal"
+        elif config.architecture in forward.PACKED_KINDS:
+            way = "packed"
+        else:
+            way = f"plain, {config.slowdown}"
+        yield f"`{model_type}`", kind.name, _EXAMPLES.get(model_type, "—"), way
 
 
 def _list_tokenizers() -> Iterator[tuple[str, ...]]:

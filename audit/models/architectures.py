@@ -4,132 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from audit.errors import AuditError
 from audit.foreign import name_place
+from audit.models import causal_architectures as causal
+from audit.models.model_config import (
+    SAME_CONFIG,
+    Activation,
+    AttentionReach,
+    ChunkWindow,
+    DropoutRate,
+    Epsilon,
+    Heads,
+    Id,
+    InnerWidth,
+    Layers,
+    ModelConfig,
+    PositionRows,
+    RelativePart,
+    RopeParameters,
+    RopeTheta,
+    VocabularySize,
+    Width,
+    Window,
+    make_contradiction,
+)
 from audit.models.model_folder import make_printable
 
-MAX_VOCABULARY = 1_000_000
 MAX_CONFIG_BYTES = 1_000_000
 _ATTENTION_KEYS = ("attn_implementation", "experts_implementation")
-_PLAIN_ATTENTION = (None, "eager", "sdpa")
-_SAME_CONFIG = (
-    "Check that this is the config.json that was saved with the model. If it is, the model cannot "
-    "be audited here."
-)
+_PLAIN_ATTENTION = (None, False, True, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
 _CODE_KEYS = {"auto_map", "trust_remote_code", "custom_pipelines", "quantization_config"}
-
-Activation = Literal[
-    "gelu", "gelu_new", "gelu_python", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu", "swish"
-]
-Id = Annotated[int, Field(ge=0, le=MAX_VOCABULARY)]
-VocabularySize = Annotated[int, Field(ge=1, le=MAX_VOCABULARY)]
-Layers = Annotated[int, Field(ge=1, le=200)]
-Width = Annotated[int, Field(ge=1, le=16_384)]
-InnerWidth = Annotated[int, Field(ge=1, le=8 * 16_384)]
-Heads = Annotated[int, Field(ge=1, le=512)]
-DropoutRate = Annotated[float, Field(ge=0, lt=1)]
-# With 0 a row of equal numbers would become NaN.
-Epsilon = Annotated[float, Field(ge=1e-20, le=0.1)]
-PositionRows = Annotated[int, Field(ge=2, le=131_072)]
-Window = Annotated[int, Field(ge=2, le=131_072, multiple_of=2)]
-ChunkWindow = Annotated[int, Field(ge=4, le=131_072, multiple_of=2)]
-RelativePart = Literal["c2p", "p2c"]
-AttentionReach = Literal["full_attention", "sliding_attention"]
-RopeTheta = Annotated[float, Field(gt=0, le=1e9)]
-
-
-class RopeParameters(BaseModel):
-    """Settings of rotary positions; other kinds than the plain one are refused."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
-
-    rope_type: Literal["default"] = "default"
-    rope_theta: RopeTheta
-
-
-class ModelConfig(BaseModel):
-    """The settings that determine a masked language model, each within its bounds.
-
-    A field's alias is its name in `config.json`; its default is that of transformers for a missing
-    setting. `n_position_rows` is the size of the position table, `is_tied` says whether the head's
-    matrix is the word embedding. `architecture` is the name in transformers, `attention` the
-    implementation there. `slowdown` is the time of a forward pass compared with that of a BERT of
-    the same shape: 1 if the fast pass of `forward.py` knows the architecture, else the measured
-    factor of transformers' own modules (see `docs/performance.md`).
-    """
-
-    model_config = ConfigDict(
-        strict=True, frozen=True, extra="ignore", allow_inf_nan=False, hide_input_in_errors=True
-    )
-
-    architecture: ClassVar[str]
-    attention: ClassVar[str] = "eager"
-    slowdown: ClassVar[float] = 1.0
-    second_names: ClassVar[Mapping[str, tuple[str, int]]] = {}
-    """Second name of a setting in `config.json` -> its first name, and the factor to its number."""
-    n_layers: Layers
-    hidden_size: Width = 768
-    n_heads: Heads
-    intermediate_size: InnerWidth = 3072
-    hidden_dropout: DropoutRate
-    attention_dropout: DropoutRate
-    vocab_size: VocabularySize = 30522
-    n_position_rows: PositionRows = Field(default=512, alias="max_position_embeddings")
-    pad_token_id: Id | None = 0
-    is_tied: bool = Field(default=True, alias="tie_word_embeddings")
-    settings: dict[str, JsonValue]
-    """All settings with their values in the file, under the names that transformers uses."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        is_inside = self.pad_token_id is None or self.pad_token_id < self.vocab_size
-        if self.hidden_size % self.n_heads or not is_inside or self.n_positions < 2:
-            raise _make_contradiction()
-        return self
-
-    @property
-    def n_positions(self) -> int:
-        """Longest input in tokens, special tokens included."""
-        return self.n_position_rows
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The sizes that `layouts.py` names by letters, and 0 or 1 for optional tensors."""
-        return {
-            "v": self.vocab_size,
-            "d": self.hidden_size,
-            "q": 3 * self.hidden_size,
-            "i": self.intermediate_size,
-            "g": 2 * self.intermediate_size,
-            "p": self.n_position_rows,
-        }
-
-    @property
-    def layer_places(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers by which the stored layers are told apart in names of tensors."""
-        return tuple((i,) for i in range(self.n_layers))
-
-    @property
-    def n_layer_runs(self) -> int:
-        """How often each stored layer is run in one pass."""
-        return 1
-
-    @property
-    def library_settings(self) -> dict[str, JsonValue]:
-        """The settings with which transformers builds the module; equal for equal modules."""
-        return self.settings
-
-
-def _make_contradiction() -> AuditError:
-    return AuditError(
-        "Its settings contradict one another: width and heads, padding token and "
-        "vocabulary, or the number of positions.",
-        do=_SAME_CONFIG,
-    )
 
 
 class _Bert(ModelConfig):
@@ -163,7 +71,7 @@ class _Roberta(_Bert):
 class _DistilBert(ModelConfig):
     architecture = "distilbert"
     attention = "sdpa"
-    second_names = {
+    second_names: ClassVar[Mapping[str, tuple[str, int]]] = {
         "num_hidden_layers": ("n_layers", 1),
         "hidden_size": ("dim", 1),
         "num_attention_heads": ("n_heads", 1),
@@ -192,7 +100,7 @@ class _Longformer(_Roberta):
             # A row is filled up to a multiple of the longest window.
             len(windows) != self.n_layers or any(max(windows) % window for window in windows)
         ):
-            raise _make_contradiction()
+            raise make_contradiction()
         return self
 
 
@@ -254,7 +162,7 @@ class _Albert(_Bert):
     @model_validator(mode="after")
     def _check_groups(self) -> Self:
         if self.n_layers % self.num_hidden_groups:
-            raise _make_contradiction()
+            raise make_contradiction()
         return self
 
     @property
@@ -289,7 +197,7 @@ class _Deberta(_Bert):
     @model_validator(mode="after")
     def _check_embedding(self) -> Self:
         if self.embedding_size not in (None, self.hidden_size):
-            raise _make_contradiction()
+            raise make_contradiction()
         return self
 
     @property
@@ -340,7 +248,7 @@ class _DebertaV2(_Deberta):
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
         if self.attention_head_size not in (None, self.hidden_size // self.n_heads):
-            raise _make_contradiction()
+            raise make_contradiction()
         return self
 
     @property
@@ -365,7 +273,9 @@ class _ModernBert(ModelConfig):
     architecture = "modernbert"
     attention = "sdpa"
     slowdown = 1.3
-    second_names = {"sliding_window": ("local_attention", 2)}
+    second_names: ClassVar[Mapping[str, tuple[str, int]]] = {
+        "sliding_window": ("local_attention", 2)
+    }
     n_layers: Layers = Field(default=22, alias="num_hidden_layers")
     n_heads: Heads = Field(default=12, alias="num_attention_heads")
     intermediate_size: InnerWidth = 1152
@@ -393,7 +303,7 @@ class _ModernBert(ModelConfig):
     @model_validator(mode="after")
     def _check_layers(self) -> Self:
         if self.layer_types is not None and len(self.layer_types) != self.n_layers:
-            raise _make_contradiction()
+            raise make_contradiction()
         return self
 
     @property
@@ -463,6 +373,15 @@ SUPPORTED_KINDS: Mapping[str, Kind] = {
         "Megatron-BERT (GatorTron)", _MegatronBert, "MegatronBert", "BertTokenizer"
     ),
     "albert": Kind("ALBERT", _Albert, "Albert", "AlbertTokenizer"),
+    "llama": Kind("Llama", causal.Llama, "Llama", "LlamaTokenizer"),
+    "mistral": Kind("Mistral", causal.Mistral, "Mistral", "LlamaTokenizer"),
+    "qwen2": Kind("Qwen 2", causal.Qwen2, "Qwen2", "Qwen2Tokenizer"),
+    "qwen3": Kind("Qwen 3", causal.Qwen3, "Qwen3", "Qwen2Tokenizer"),
+    "gemma2": Kind("Gemma 2", causal.Gemma2, "Gemma2", "GemmaTokenizer"),
+    "gemma3_text": Kind("Gemma 3 (text)", causal.Gemma3, "Gemma3Text", "GemmaTokenizer"),
+    "phi3": Kind("Phi 3", causal.Phi3, "Phi3", "LlamaTokenizer"),
+    "gpt2": Kind("GPT-2", causal.Gpt2, "GPT2", "GPT2Tokenizer"),
+    "gpt_neox": Kind("GPT-NeoX", causal.GptNeoX, "GPTNeoX", "GPTNeoXTokenizer"),
 }
 """The supported kinds of models by their `model_type` in config.json."""
 # Settings that change the arithmetic and have only one accepted value; others are refused.
@@ -522,12 +441,16 @@ def parse_config(raw: dict[str, JsonValue], *, place: str) -> ModelConfig:
                 kind=f'"{make_printable(str(raw.get("model_type")))}"',
             )
         raw, wrong = _resolve_second_names(raw, names=kind.config.second_names)
-        wrong += [key for key, only in _ONLY.items() if raw.get(key) not in (only, None)]
         raw_settings = {
             key: raw.get(key, field.default)
             for name, field in kind.config.model_fields.items()
             if (key := field.alias or name) != "settings"
         }
+        wrong += [
+            key
+            for key, only in _ONLY.items()
+            if key not in raw_settings and raw.get(key) not in (only, None)
+        ]
         try:
             config = kind.config.model_validate(raw_settings | {"settings": raw_settings})
         except ValidationError as error:
@@ -535,7 +458,7 @@ def parse_config(raw: dict[str, JsonValue], *, place: str) -> ModelConfig:
         if wrong:
             raise AuditError(
                 "The setting {key} = {raw} is not supported or out of bounds.",
-                do=_SAME_CONFIG,
+                do=SAME_CONFIG,
                 key=wrong[0],
                 raw=f'"{make_printable(str(raw[wrong[0]]))}"',
             )

@@ -44,12 +44,23 @@ MARKED_BEGINNINGS = {r"(?<!\n)^": "▁", r"\A▁": "▁▁"}
 _ENGLISH_ENDINGS = "'s|'t|'re|'ve|'m|'ll|'d"
 _WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _SIGNS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_SMALL, _LARGE = r"\p{Ll}\p{Lm}\p{Lo}\p{M}", r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
+_NO_LETTER = r"[^\r\n\p{L}\p{N}]?"
+_SIGNS_WITH_SLASH = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _SPLITS = (
     rf"{_ENGLISH_ENDINGS}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|\s+(?!\S)|\s+",
     rf"(?i:{_ENGLISH_ENDINGS})|{_WORDS}|\p{{N}}{{1,3}}|{_SIGNS}",
     rf"(?i:{_ENGLISH_ENDINGS})|{_WORDS}|\p{{N}}|{_SIGNS}",
+    rf"{_NO_LETTER}[{_LARGE}]*[{_SMALL}]+|{_NO_LETTER}[{_LARGE}]+[{_SMALL}]*|\p{{N}}"
+    rf"|{_SIGNS_WITH_SLASH}",
+    rf"{_NO_LETTER}[{_LARGE}]*[{_SMALL}]+(?i:{_ENGLISH_ENDINGS})?"
+    rf"|{_NO_LETTER}[{_LARGE}]+[{_SMALL}]*(?i:{_ENGLISH_ENDINGS})?|\p{{N}}{{1,3}}"
+    rf"|{_SIGNS_WITH_SLASH}",
 )
-"""Regular expressions by which byte-level tokenizers split words: GPT-2's and its successors'."""
+"""Regular expressions by which byte-level tokenizers split words.
+
+They are those of GPT-2, of Llama 3 and Phi 4, of Qwen 2 and 3, of Mistral Nemo, and of Phi 4 mini.
+"""
 
 Check = Callable[[JsonValue], bool]
 
@@ -338,8 +349,8 @@ def _make_part_error() -> AuditError:
     return AuditError(
         "The tokenizer uses a part that is not supported (a pattern, an unknown component, or too "
         "many or too large ones).",
-        do="WordPiece, byte-pair and SentencePiece tokenizers of encoders are supported, as "
-        "transformers saves them.",
+        do="WordPiece, byte-pair and SentencePiece tokenizers are supported, as transformers saves "
+        "them.",
     )
 
 

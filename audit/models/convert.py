@@ -28,7 +28,7 @@ from audit.foreign import (
     refuse_without_memory,
 )
 from audit.home import make_salted_code
-from audit.models.architectures import ModelConfig, parse_config
+from audit.models.architectures import parse_config
 from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
 from audit.models.inspect import (
     ModelFiles,
@@ -43,6 +43,7 @@ from audit.models.layouts import (
     list_head_tensors,
 )
 from audit.models.limited import WALL_SECONDS, call_limited
+from audit.models.model_config import ModelConfig
 from audit.models.model_folder import (
     CONVERTED_FOLDER,
     CONVERTED_LABEL,
@@ -258,7 +259,7 @@ def find_need(path: Path) -> Need:
         check_tensors(header | head, config=plan.config, folder=plan.folder)
     except AuditError:
         return ""
-    return "" if head_names & header.keys() else "head"
+    return "" if plan.config.is_causal or head_names & header.keys() else "head"
 
 
 def _name_tensors(

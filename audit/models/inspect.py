@@ -16,13 +16,10 @@ from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.foreign import locate_errors, name_place, refuse_errors
-from audit.models.architectures import (
-    MAX_CONFIG_BYTES,
-    ModelConfig,
-    parse_config,
-)
+from audit.models.architectures import MAX_CONFIG_BYTES, parse_config
 from audit.models.conversion import Conversion, read_conversion
-from audit.models.layouts import count_parameters, measure_pass
+from audit.models.layouts import complete_names, count_parameters, measure_pass
+from audit.models.model_config import ModelConfig
 from audit.models.model_folder import SINGLE_FILE, ModelFolder, make_printable, open_folder
 from audit.models.other_forms import (
     find_other_form,
@@ -101,6 +98,7 @@ def read_model_files(path: Path) -> ModelFiles:
         header, prefixes = read_tensors(folder)
         refuse_missing_kind(raw, tensor_names=header, place=place)
         config = parse_config(raw, place=place)
+        header = complete_names(header, config)
         with name_place(folder.name):
             check_tensors(header, config=config, folder=folder)
         tokenizer = read_tokenizer_files(folder, model_config=raw)

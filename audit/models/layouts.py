@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from audit.models.architectures import ModelConfig
+from audit.models.model_config import ModelConfig
 
 Shape = tuple[int, ...]
 
@@ -110,7 +110,98 @@ _DEBERTA = _BERT._replace(
         "attention.self.pos_q_proj.bias": "d?o",
     },
 )
+_GATED = {"mlp.gate_proj.weight": "id", "mlp.up_proj.weight": "id", "mlp.down_proj.weight": "di"}
+_NORMS = {"input_layernorm.weight": "d", "post_attention_layernorm.weight": "d"}
+_HEAD_NORMS = {"self_attn.q_norm.weight": "h", "self_attn.k_norm.weight": "h"}
+_PROJECTIONS = {
+    "self_attn.q_proj.weight": "qd",
+    "self_attn.q_proj.bias": "q?a",
+    "self_attn.k_proj.weight": "kd",
+    "self_attn.k_proj.bias": "k?a",
+    "self_attn.v_proj.weight": "kd",
+    "self_attn.v_proj.bias": "k?a",
+    "self_attn.o_proj.weight": "dq",
+    "self_attn.o_proj.bias": "d?a",
+}
+_MLP_BIASES = {"mlp.gate_proj.bias": "i?m", "mlp.up_proj.bias": "i?m", "mlp.down_proj.bias": "d?m"}
+_CAUSAL_HEAD = {"lm_head.weight": "vd"}
+_LLAMA = _Layout(
+    "model",
+    {"embed_tokens.weight": "vd", "norm.weight": "d"},
+    "layers.{}",
+    _PROJECTIONS | _GATED | _MLP_BIASES | _NORMS,
+    _CAUSAL_HEAD,
+    "embed_tokens.weight",
+    "lm_head",
+    "lm_head.bias",
+)
+_QWEN2 = _LLAMA._replace(
+    layer=_PROJECTIONS
+    | {"self_attn.q_proj.bias": "q", "self_attn.k_proj.bias": "k", "self_attn.v_proj.bias": "k"}
+    | _GATED
+    | _NORMS
+)
+_GEMMA2 = _LLAMA._replace(
+    layer={
+        **_LLAMA.layer,
+        "pre_feedforward_layernorm.weight": "d",
+        "post_feedforward_layernorm.weight": "d",
+    }
+)
 _LAYOUTS = {
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "qwen2": _QWEN2,
+    "qwen3": _LLAMA._replace(layer={**_LLAMA.layer, **_HEAD_NORMS}),
+    "gemma2": _GEMMA2,
+    "gemma3_text": _GEMMA2._replace(layer={**_GEMMA2.layer, **_HEAD_NORMS}),
+    "phi3": _LLAMA._replace(
+        layer={
+            "self_attn.qkv_proj.weight": "cd",
+            "self_attn.o_proj.weight": "dq",
+            "mlp.gate_up_proj.weight": "gd",
+            "mlp.down_proj.weight": "di",
+        }
+        | _NORMS
+    ),
+    # The matrices of GPT-2 have a column for each output.
+    "gpt2": _Layout(
+        "transformer",
+        {"wte.weight": "vd", "wpe.weight": "pd"} | _add_biases({"ln_f": "d"}),
+        "h.{}",
+        _add_biases({"ln_1": "d", "ln_2": "d"})
+        | {
+            "attn.c_attn.weight": "ds",
+            "attn.c_attn.bias": "s",
+            "attn.c_proj.weight": "dd",
+            "attn.c_proj.bias": "d",
+            "mlp.c_fc.weight": "di",
+            "mlp.c_fc.bias": "i",
+            "mlp.c_proj.weight": "id",
+            "mlp.c_proj.bias": "d",
+        },
+        _CAUSAL_HEAD,
+        "wte.weight",
+        "lm_head",
+        "lm_head.bias",
+    ),
+    "gpt_neox": _Layout(
+        "gpt_neox",
+        {"embed_in.weight": "vd"} | _add_biases({"final_layer_norm": "d"}),
+        "layers.{}",
+        _add_biases({"input_layernorm": "d", "post_attention_layernorm": "d"})
+        | {
+            "attention.query_key_value.weight": "sd",
+            "attention.query_key_value.bias": "s?a",
+            "attention.dense.weight": "dd",
+            "attention.dense.bias": "d?a",
+        }
+        | _add_biases({"mlp.dense_h_to_4h": "id", "mlp.dense_4h_to_h": "di"}),
+        _CAUSAL_HEAD,
+        "embed_in.weight",
+        "lm_head",
+        "lm_head.bias",
+    ),
     "bert": _BERT,
     "roberta": _ROBERTA,
     "distilbert": _Layout(
@@ -239,18 +330,39 @@ _KNOWN_EXTRA = re.compile(
     r"|cls\.seq_relationship\.(weight|bias)"
     r"|sop_classifier\.classifier\.(weight|bias)"
     r"|(lm_predictions|mask_predictions|discriminator_predictions)\.[\w.]+"
+    r"|(transformer\.)?h\.\d+\.attn\.(masked_)?bias"
+    r"|(gpt_neox\.)?layers\.\d+\.attention\.((masked_)?bias|rotary_emb\.inv_freq)"
+    r"|(model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
 )
 
 
 def is_known_extra(name: str) -> bool:
-    """Whether a tensor, beside those of the masked language model, may be in a file of weights."""
+    """Whether a tensor, beside those that a model uses, may be in a file of weights."""
     return _KNOWN_EXTRA.fullmatch(name) is not None
 
 
 def update_tensor_name(name: str) -> str:
-    """Return the current name of a tensor: gamma and beta became weight and bias."""
+    """Return the current name of a tensor.
+
+    gamma and beta became weight and bias, and the head of GPT-NeoX is called as those of others.
+    """
+    if name == "embed_out.weight":
+        return "lm_head.weight"
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     return name.replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+_Tensor = TypeVar("_Tensor")
+
+
+def complete_names(tensors: Mapping[str, _Tensor], config: ModelConfig) -> dict[str, _Tensor]:
+    """Return the tensors of a causal model that was saved without its body's prefix with it."""
+    expected, prefix = compute_expected_shapes(config), find_body_prefix(config)
+    is_whole = not config.is_causal or any(name.startswith(prefix) for name in tensors)
+    return {
+        prefix + name if not is_whole and prefix + name in expected else name: tensor
+        for name, tensor in tensors.items()
+    }
 
 
 def find_body_prefix(config: ModelConfig) -> str:
@@ -259,7 +371,7 @@ def find_body_prefix(config: ModelConfig) -> str:
 
 
 def list_head_tensors(config: ModelConfig) -> set[str]:
-    """Return the names of the tensors of the masked-language-model head."""
+    """Return the names of the tensors of the head, which gives each word a probability."""
     root = find_body_prefix(config)
     return {name for name in compute_expected_shapes(config) if not name.startswith(root)}
 
@@ -275,7 +387,7 @@ def find_shared_tensors(config: ModelConfig) -> dict[str, str]:
 
 
 def compute_expected_shapes(config: ModelConfig) -> dict[str, Shape]:
-    """Return name and shape of every parameter of the masked language model."""
+    """Return name and shape of every parameter of a language model."""
     layout, sizes = _LAYOUTS[config.architecture], config.sizes
     tensors = {f"{layout.root}.{name}": letters for name, letters in layout.body.items()}
     for place in config.layer_places:

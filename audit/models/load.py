@@ -1,4 +1,4 @@
-"""Load a masked language model without guessing missing parts and without running foreign code.
+"""Load a language model without guessing missing parts and without running foreign code.
 
 Differs: `transformers.from_pretrained` fills missing tensors with random numbers, accepts NaN,
 follows the shard index out of the directory, and leaves the weights mapped to a file that may be
@@ -11,8 +11,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -22,11 +24,12 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
-from audit.models.architectures import ModelConfig
+from audit.models.adapters import Switch
 from audit.models.forward import compute_logits
 from audit.models.inspect import ModelFiles, read_model_files
-from audit.models.layouts import compute_expected_shapes, find_shared_tensors
+from audit.models.layouts import complete_names, compute_expected_shapes, find_shared_tensors
 from audit.models.library import Tokenizer
+from audit.models.model_config import ModelConfig, refuse_two_kinds
 from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer import build_tokenizer, refuse_unlike
 from audit.models.weights_header import rename_tensors
@@ -42,10 +45,12 @@ def pick_device(device: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A masked language model in private memory, in evaluation mode, with transformers' tokenizer.
+    """A language model in private memory, in evaluation mode, with transformers' tokenizer.
 
     `digest` is the SHA-256 of everything that determines the model, from the loaded bytes.
-    `prefixes` were removed from the names of the stored tensors.
+    `prefixes` were removed from the names of the stored tensors. A module with an adapter, which
+    has a `switch`, is two models: the base, and the one that `is_adapted`. Whoever runs such a
+    module does so within `running`.
     """
 
     model: nn.Module
@@ -56,6 +61,12 @@ class LoadedModel:
     prefixes: tuple[str, ...] = ()
     head_of: str = ""
     """Name of the model whose head it has; "" for its own."""
+    switch: Switch | None = None
+    is_adapted: bool = False
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which the module computes as this model does."""
+        return nullcontext() if self.switch is None else self.switch.turned(on=self.is_adapted)
 
     @property
     def n_positions(self) -> int:
@@ -69,7 +80,7 @@ class LoadedModel:
 
 
 def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
-    """Load a masked language model from a directory, in float32."""
+    """Load a masked or causal language model from a directory, in float32."""
     files = read_model_files(path)
     name = files.folder.name
     _refuse_without_memory(files)
@@ -77,7 +88,7 @@ def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     weights, digest = _read_weights(files)
     _fill_shared_tensors(weights, config=files.config, place=name)
     model = _build_module(files.config, weights=weights, place=name)
-    _refuse_overflow(model, tokenizer, place=name)
+    _refuse_overflow(model, tokenizer, config=files.config, place=name)
     model = _move_to_device(model, device=device)
     head_of = files.conversion.head_name if files.conversion else ""
     return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes, head_of)
@@ -103,6 +114,7 @@ def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
         tensors = load_tensors(data)
     del data
     current_tensors, _ = rename_tensors(tensors)
+    current_tensors = complete_names(current_tensors, files.config)
     weights = {name: tensor.float() for name, tensor in current_tensors.items() if name in expected}
     for name, tensor in weights.items():
         # One pass without a copy: minimum and maximum are NaN if any number is.
@@ -148,8 +160,15 @@ def make_random_module(config: ModelConfig) -> nn.Module:
     )
     # The caller's random generator must not advance.
     with torch.random.fork_rng(devices=[]):
-        model: nn.Module = transformers.AutoModelForMaskedLM.from_config(settings)
+        model: nn.Module = _model_class(config).from_config(settings)
     return model.eval()
+
+
+def _model_class(config: ModelConfig) -> Any:
+    """Return the class of transformers that builds a model with its head."""
+    if config.is_causal:
+        return transformers.AutoModelForCausalLM
+    return transformers.AutoModelForMaskedLM
 
 
 def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
@@ -160,16 +179,25 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
     return model
 
 
-def _refuse_overflow(model: nn.Module, tokenizer: Tokenizer, *, place: str) -> None:
+_ANY_TEXT = "The patient was seen."
+
+
+def _refuse_overflow(
+    model: nn.Module, tokenizer: Tokenizer, *, config: ModelConfig, place: str
+) -> None:
     """Refuse a model that fails or computes infinite numbers from finite weights, by one pass."""
-    ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.mask_token_id]])
     failure = AuditError(
         "The model cannot compute anything with the settings in its config.json.",
         where=place,
         do="Check that config.json belongs to these weights.",
     )
     with refuse_errors(failure), torch.inference_mode():
-        logits = compute_logits(model, ids, positions=torch.tensor([[1]]))
+        if config.is_causal:
+            ids = torch.tensor([tokenizer(_ANY_TEXT)["input_ids"] or [0]])
+            logits = model(ids[:, : config.n_positions], use_cache=False).logits
+        else:
+            ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.mask_token_id]])
+            logits = compute_logits(model, ids, positions=torch.tensor([[1]]))
     if not torch.isfinite(logits).all():
         raise AuditError(
             "The model computes numbers that are not finite.",
@@ -213,6 +241,7 @@ class ModelPair:
     def __post_init__(self) -> None:
         """Refuse two models whose tokens differ."""
         general, hospital = self.general, self.hospital
+        refuse_two_kinds(general.config, hospital.config, names=(general.name, hospital.name))
         refuse_unlike(general.tokenizer, hospital.tokenizer, names=(general.name, hospital.name))
 
     @property
@@ -241,7 +270,7 @@ class ModelPair:
         configs = self.general.config, self.hospital.config
         shapes = [[getattr(config, name) for name in _SHARED] for config in configs]
         notes = []
-        if shapes[0] != shapes[1]:
+        if shapes[0] != shapes[1] and not configs[0].is_causal:
             text = "The models differ in shape or dropout, so they cannot share dropout masks."
             notes.append(Message(text))
         for side, loaded in (("general", self.general), ("hospital", self.hospital)):
@@ -255,7 +284,8 @@ class ModelPair:
                 )
                 for prefix in loaded.prefixes
             ]
-            if not config.hidden_dropout and not config.attention_dropout:
+            has_dropout = config.hidden_dropout or config.attention_dropout
+            if not has_dropout and not config.is_causal:
                 text = "The {side} model has no dropout: repeated passes are all alike."
                 notes.append(Message(text, side=side))
         for side, loaded in (("general", self.general), ("hospital", self.hospital)):

@@ -190,11 +190,10 @@ def _is_training_state(name: str) -> bool:
 
 
 # Kinds whose config.json may name no class; the classes tell the others.
-_CAUSAL_KINDS = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "biogpt", "opt", "bloom", "llama")
+_CAUSAL_KINDS = ("gpt_neo", "gptj", "biogpt", "opt", "bloom")
 _SEQUENCE_KINDS = ("t5", "mt5", "bart", "mbart", "pegasus", "led")
 _CAUSAL_CLASSES = ("ForCausalLM", "LMHeadModel")
 _SEQUENCE_CLASSES = ("ForConditionalGeneration",)
-_MASKED_MODEL = "Choose a masked language model, such as BERT."
 
 
 def list_model_classes(raw: Mapping[str, JsonValue]) -> list[str]:
@@ -204,7 +203,7 @@ def list_model_classes(raw: Mapping[str, JsonValue]) -> list[str]:
 
 
 def refuse_other_kinds(raw: Mapping[str, JsonValue], *, place: str) -> None:
-    """Refuse a quantised model, and one that is no masked language model, by its config.json.
+    """Refuse a quantised model, and one that cannot be audited, by its config.json.
 
     Of a kind that can be audited, only the tensors tell what was saved.
     """
@@ -222,17 +221,17 @@ def refuse_other_kinds(raw: Mapping[str, JsonValue], *, place: str) -> None:
         return
     if kind in _CAUSAL_KINDS or any(name.endswith(_CAUSAL_CLASSES) for name in classes):
         raise AuditError(
-            "This is a causal language model ({kind}): it continues a text, and cannot fill a "
-            "gap in one.",
+            "Causal language models of the kind {kind} cannot be audited.",
             where=place,
-            do=_MASKED_MODEL,
-            kind=make_printable(kind),
+            do="These kinds of causal models can be audited: {kinds}.",
+            kinds=", ".join(k.name for k in SUPPORTED_KINDS.values() if k.config.is_causal),
+            kind=f'"{make_printable(kind)}"',
         )
     if kind in _SEQUENCE_KINDS or any(name.endswith(_SEQUENCE_CLASSES) for name in classes):
         raise AuditError(
             "This is an encoder-decoder model ({kind}), which writes a new text from a given one.",
             where=place,
-            do=_MASKED_MODEL,
+            do="Choose a masked language model, such as BERT, or a causal one, such as Llama.",
             kind=make_printable(kind),
         )
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from audit.errors import AuditError
-from audit.models.architectures import MAX_VOCABULARY
+from audit.models.model_config import MAX_VOCABULARY
 from audit.models.model_folder import COPY_FILE, refuse_more
 
 Settings = Mapping[str, JsonValue]

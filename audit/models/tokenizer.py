@@ -24,9 +24,9 @@ import tokenizers
 import transformers
 
 from audit.errors import AuditError, Message
-from audit.models.architectures import ModelConfig
 from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.mecab_dictionary import find_dictionary_name
+from audit.models.model_config import ModelConfig
 from audit.models.model_folder import COPY_TOKENIZER, require_members
 from audit.models.tokenizer_files import (
     FAST_FILE,
@@ -37,7 +37,9 @@ from audit.models.tokenizer_files import (
 from audit.shelf import digest_json, scratch_folder
 
 _SPECIAL_ROLES = ("mask", "cls", "sep", "unk", "pad")
-"""Special tokens that an audit needs."""
+"""Special tokens that an audit of a masked model needs."""
+_CAUSAL_ROLES = ("bos", "eos", "unk", "pad")
+"""Special tokens that a causal model may have."""
 
 # Tokenizers are known to differ in capitals, accents, hyphens, digits, Han and kana.
 _PROBES = (
@@ -66,11 +68,15 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
     """Build the tokenizer, and check it against its files and the model's embedding."""
     tokenizer = _build_from_copy(files, name=name)
     numbers, n_embeddings = set(tokenizer.get_vocab().values()), config.vocab_size
+    tokens = {
+        role: getattr(tokenizer, f"{role}_token")
+        for role in (_CAUSAL_ROLES if config.is_causal else _SPECIAL_ROLES)
+    }
     lacking = [
         role
-        for role in _SPECIAL_ROLES
-        if files.tokens_by_id.get(getattr(tokenizer, f"{role}_token_id"))
-        != str(getattr(tokenizer, f"{role}_token"))
+        for role, token in tokens.items()
+        if files.tokens_by_id.get(getattr(tokenizer, f"{role}_token_id")) != str(token)
+        and not (config.is_causal and token is None)
     ]
     pads = tokenizer.pad_token_id, config.pad_token_id
     faults = (
@@ -191,9 +197,14 @@ atexit.register(_drop_kept_files, os.getpid())
 
 
 def read_tokenizer_settings(tokenizer: Tokenizer) -> Mapping[str, JsonValue]:
-    """Return everything but the vocabulary that decides how a tokenizer splits text."""
+    """Return everything but the vocabulary that decides how a tokenizer splits text.
+
+    The padding token of a causal model's tokenizer does not: trainings choose it as they like.
+    """
+    is_masked = tokenizer.cls_token_id is not None
     settings: dict[str, JsonValue] = {
-        f"{role}_token": getattr(tokenizer, f"{role}_token_id") for role in _SPECIAL_ROLES
+        f"{role}_token": getattr(tokenizer, f"{role}_token_id")
+        for role in (_SPECIAL_ROLES if is_masked else ("unk",))
     }
     settings["special tokens around a text"] = [*tokenizer("")["input_ids"]]
     settings["splitting of test sentences"] = [

@@ -14,7 +14,6 @@ from audit.errors import AuditError, Message
 from audit.foreign import name_place, refuse_errors
 from audit.models.architectures import (
     FAST_TOKENIZER,
-    MAX_VOCABULARY,
     SUPPORTED_KINDS,
     refuse_code_keys,
     walk_entries,
@@ -36,6 +35,7 @@ from audit.models.mecab_dictionary import (
     check_dictionary,
     find_dictionary_name,
 )
+from audit.models.model_config import MAX_VOCABULARY
 from audit.models.model_folder import (
     COPY_FILE,
     COPY_TOKENIZER,
@@ -60,12 +60,19 @@ _LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
 _PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
 _ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_PIECE_FILES, *_LEGACY_FILES)
 
-MAX_TOKENIZER_BYTES = 32_000_000
+MAX_TOKENIZER_BYTES = 64_000_000
+"""Maximum for one file. A tokenizer.json of 260,000 tokens with all its merges has about half."""
 _MAX_ADDED = 10_000
 _MAX_SCORE = 1e6
 """Maximum size of a piece's score, a logarithm. Those of published vocabularies are below 200."""
 _JAPANESE = "BertJapaneseTokenizer"
-_BYTE_LEVEL = ("RobertaTokenizer", "LongformerTokenizer", "DebertaTokenizer")
+_BYTE_LEVEL = (
+    "RobertaTokenizer",
+    "LongformerTokenizer",
+    "DebertaTokenizer",
+    "GPT2Tokenizer",
+    "Qwen2Tokenizer",
+)
 _ANY_MODEL = ("WordPiece", "BPE", "WordLevel", "Unigram")
 # Files without tokenizer.json, and the models that may be in it.
 TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -82,9 +89,28 @@ TOKENIZER_CLASSES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "DebertaV2Tokenizer": (("spm.model",), ("Unigram",)),
     "T5Tokenizer": (("spiece.model",), ("Unigram",)),
     "LlamaTokenizer": (("tokenizer.model",), ("Unigram", "BPE")),
+    "GPT2Tokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    "Qwen2Tokenizer": (("vocab.json", "merges.txt"), ("BPE",)),
+    "GPTNeoXTokenizer": ((FAST_FILE,), ("BPE",)),
+    "GemmaTokenizer": ((FAST_FILE,), ("BPE", "Unigram")),
     _JAPANESE: (("vocab.txt",), _ANY_MODEL),
     FAST_TOKENIZER: ((FAST_FILE,), _ANY_MODEL),
 }
+_END_OF_TEXT = "<|endoftext|>"
+_CAUSAL_TOKENS: Mapping[str, Mapping[str, str]] = {
+    "GPT2Tokenizer": dict.fromkeys(("bos_token", "eos_token", "unk_token"), _END_OF_TEXT),
+    "GPTNeoXTokenizer": dict.fromkeys(("bos_token", "eos_token", "unk_token"), _END_OF_TEXT),
+    "Qwen2Tokenizer": {"eos_token": _END_OF_TEXT, "pad_token": _END_OF_TEXT},
+    "GemmaTokenizer": {
+        "bos_token": "<bos>",
+        "eos_token": "<eos>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+    },
+}
+"""Class of a causal model's tokenizer -> its special tokens where the files name no others."""
+_BOUNDARIES = ("add_bos_token", "add_eos_token")
+"""Settings of causal classes; a tokenizer.json says itself what stands around a text."""
 _SETTINGS = {
     "bos_token",
     "eos_token",
@@ -129,6 +155,7 @@ _FLAGS = (
     "add_prefix_space",
     "trim_offsets",
     "clean_up_tokenization_spaces",
+    *_BOUNDARIES,
 )
 # Functions that build a normalizer from settings; other classes have it in tokenizer.json, or none.
 _NORMALIZERS: Mapping[str, Callable[[Mapping[str, JsonValue]], Normalizer]] = {
@@ -178,15 +205,18 @@ class TokenizerFiles:
     def built_class(self) -> str:
         """The class in transformers that builds the tokenizer.
 
-        transformers 5 builds the classes of SentencePiece from the vocabulary alone and leaves out
-        parts of tokenizer.json, such as the map of characters; so the file itself is used.
+        transformers 5 builds many classes from the vocabulary alone and leaves out parts of
+        tokenizer.json, such as the map of characters; so the file itself is used.
         """
-        return FAST_TOKENIZER if self.kind in SPECIAL_TOKENS else self.kind
+        is_causal = self.kind in _CAUSAL_TOKENS and FAST_FILE in self.used_files
+        return FAST_TOKENIZER if self.kind in SPECIAL_TOKENS or is_causal else self.kind
 
     @property
     def built_settings(self) -> Mapping[str, JsonValue]:
         """The settings with which the tokenizer is built, with its class's own special tokens."""
-        return {**SPECIAL_TOKENS.get(self.kind, {}), **self.settings}
+        tokens, known_tokens = _CAUSAL_TOKENS.get(self.kind, {}), {*self.tokens_by_id.values()}
+        own_tokens = {role: token for role, token in tokens.items() if token in known_tokens}
+        return {**SPECIAL_TOKENS.get(self.kind, {}), **own_tokens, **self.settings}
 
     def refuse_unfit_case(self, normalizer: Normalizer, *, place: str) -> None:
         """Refuse the tokenizer if it and its vocabulary do not agree about capitals and accents."""
@@ -212,12 +242,10 @@ def read_tokenizer_files(
     }
     with name_place(folder.locate(TOKENIZER_CONFIG_FILE)):
         raw = _parse_settings(all_files.pop(TOKENIZER_CONFIG_FILE, b"{}"))
-        settings = {key: value for key, value in raw.items() if key in _SETTINGS}
-        _refuse_other_flags(settings)
         kind = _choose_tokenizer_class(raw, model_config=model_config)
+        settings = _select_settings(raw, is_built=FAST_FILE not in all_files, kind=kind)
         dictionary = _check_japanese(settings) if kind == _JAPANESE else None
         added_tokens = _read_decoder(settings)
-        refuse_large_tokens(_list_texts(settings))
     if dictionary:
         all_files[dictionary.file] = _read_dictionary(dictionary, folder=folder)
     needed = _list_needed_files(kind, all_files, folder=folder)
@@ -259,6 +287,20 @@ def read_tokenizer_files(
         place=folder.locate(TOKENIZER_CONFIG_FILE),
     )
     return files
+
+
+def _select_settings(
+    raw: Mapping[str, JsonValue], *, is_built: bool, kind: str
+) -> dict[str, JsonValue]:
+    """Return the allowed settings; `is_built` if the tokenizer's class builds it, from no file."""
+    known_settings = {*_SETTINGS, *(_BOUNDARIES if is_built and kind in _CAUSAL_TOKENS else ())}
+    settings = {key: value for key, value in raw.items() if key in known_settings}
+    _refuse_other_flags(settings)
+    # The words of the table of added tokens are many more than its tokens.
+    table = "added_tokens_decoder"
+    refuse_large_tokens(_list_texts({key: v for key, v in settings.items() if key != table}))
+    refuse_large_tokens(_read_decoder(settings).values())
+    return settings
 
 
 def _read_decoder(settings: Mapping[str, JsonValue]) -> dict[int, str]:

@@ -11,7 +11,6 @@ from safetensors import safe_open
 
 from audit.errors import AuditError
 from audit.foreign import name_place, open_regular, refuse_errors
-from audit.models.architectures import ModelConfig
 from audit.models.layouts import (
     Shape,
     compute_expected_shapes,
@@ -20,6 +19,7 @@ from audit.models.layouts import (
     list_head_tensors,
     update_tensor_name,
 )
+from audit.models.model_config import ModelConfig
 from audit.models.model_folder import (
     COPY_FILE,
     INDEX_FILE,
@@ -45,6 +45,14 @@ _DISCRIMINATOR = "discriminator_predictions."
 _SAVE_AGAIN = (
     "Check that config.json belongs to these weights, and that the whole model was saved as "
     "...ForMaskedLM."
+)
+_AUDIT_CAUSAL = (
+    "Audit the causal language model that its training started from. The result does not cover "
+    "that training."
+)
+_SAVE_CAUSAL = (
+    "Check that config.json belongs to these weights, and that the whole model was saved as "
+    "...ForCausalLM."
 )
 
 Header = dict[str, tuple[str, Shape]]
@@ -164,7 +172,7 @@ def _refuse_other_kind(header: Header, *, config: ModelConfig) -> None:
 
 def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:
     """Refuse a model without a masked-language-model head, and say what it is."""
-    if list_head_tensors(config) & header.keys():
+    if list_head_tensors(config) & header.keys() or (config.is_causal and config.is_tied):
         return
     if any(name.startswith(_DISCRIMINATOR) for name in header):
         raise AuditError(
@@ -176,8 +184,15 @@ def _refuse_missing_head(header: Header, *, config: ModelConfig, folder: ModelFo
     if any(map(_CLASSIFIER.fullmatch, header)):
         raise AuditError(
             "This is a classifier: it gives no word a probability.",
-            do="Audit the masked language model that its training started from. The result does "
+            do=_AUDIT_CAUSAL
+            if config.is_causal
+            else "Audit the masked language model that its training started from. The result does "
             "not cover that training.",
+        )
+    if config.is_causal:
+        raise AuditError(
+            "The weights were saved without the head, so the model gives no word a probability.",
+            do=_SAVE_CAUSAL,
         )
     if "modules.json" in folder.files:
         raise AuditError(
@@ -219,7 +234,7 @@ def _refuse_misfits(header: Header, *, config: ModelConfig) -> None:
     if missing:
         raise AuditError(
             'Tensors that config.json promises are missing ({n}, the first is "{name}").',
-            do=_SAVE_AGAIN,
+            do=_SAVE_CAUSAL if config.is_causal else _SAVE_AGAIN,
             n=len(missing),
             name=make_printable(missing[0]),
         )
@@ -230,7 +245,7 @@ def _refuse_misfits(header: Header, *, config: ModelConfig) -> None:
         raise AuditError(
             "Tensors do not have the shape that config.json promises ({n}, the first is "
             '"{name}": {shape} instead of {promised}).',
-            do=_SAVE_AGAIN,
+            do=_SAVE_CAUSAL if config.is_causal else _SAVE_AGAIN,
             n=len(misshapen),
             name=make_printable(misshapen[0]),
             shape=" × ".join(map(str, header[misshapen[0]][1])),
@@ -240,7 +255,7 @@ def _refuse_misfits(header: Header, *, config: ModelConfig) -> None:
     if unknown:
         raise AuditError(
             'The weights hold tensors that no part of the model uses ({n}, the first is "{name}").',
-            do=_SAVE_AGAIN,
+            do=_SAVE_CAUSAL if config.is_causal else _SAVE_AGAIN,
             n=len(unknown),
             name=make_printable(unknown[0]),
         )

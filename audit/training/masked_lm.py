@@ -24,6 +24,7 @@ from audit.models.inspect import inspect_model, read_model_files
 from audit.models.layouts import compute_expected_shapes
 from audit.models.learning import LearningPass
 from audit.models.load import LoadedModel, load_model, pick_device
+from audit.models.model_config import refuse_causal
 from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer_files import TOKENIZER_CONFIG_FILE
 from audit.notes.read import open_notes
@@ -249,6 +250,7 @@ def train(
         meter = Meter(plan_phases(task), listener=progress, should_stop=should_stop)
         meter.add(LOADING, 0)
         general = load_model(task.general, device=device)
+        refuse_causal(general.config, name=general.name)
         settings.refuse_longer(general.n_positions)
         meter.finish(LOADING)
         with wait_for_first(process, n_processes):

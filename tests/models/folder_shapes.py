@@ -961,10 +961,10 @@ FOLDER_SHAPES = (
         "The weights hold an adapter that was not merged",
     ),
     FolderShape(
-        "GPT-2",
+        "OPT",
         "bert",
-        (config(model_type="gpt2", architectures=["GPT2LMHeadModel"]),),
-        "This is a causal language model (gpt2)",
+        (config(model_type="opt", architectures=["OPTForCausalLM"]),),
+        'Causal language models of the kind "opt" cannot be audited',
     ),
     FolderShape(
         "causal model of a newer kind",
@@ -973,7 +973,7 @@ FOLDER_SHAPES = (
             config(model_type="new", architectures=["NewForCausalLM"]),
             _pickle_weights,
         ),
-        "This is a causal language model (new)",
+        'Causal language models of the kind "new" cannot be audited',
     ),
     FolderShape(
         "T5",

@@ -110,7 +110,7 @@ BEFORE_LOADING: dict[str, Spoil] = {
     "no_config": remove("config.json"),
     "config_is_deep": write("config.json", _DEEP),
     "config_huge": write("config.json", b" " * 1_000_001),
-    "other_kind": config(model_type="gpt2"),
+    "other_kind": config(model_type="opt"),
     "decoder": config(is_decoder=True),
     "relative_positions": config(position_embedding_type="relative_key"),
     "missing_tensor": weights(lambda t: t.pop(EMBEDDING)),

@@ -394,7 +394,7 @@ def test_a_missing_kind_is_given_and_another_is_refused(copy: Path, tmp_path: Pa
     del config["model_type"]
     (copy / "config.json").write_text(json.dumps(config))
     pickle_weights(copy)
-    for kind, sentence in (("", r"--model-type bert`\."), ("gpt2", "a causal language model")):
+    for kind, sentence in (("", r"--model-type bert`\."), ("opt", "Causal language models")):
         with pytest.raises(AuditError, match=sentence):
             convert(copy, tmp_path / "out", model_type=kind)
     out = convert(copy, tmp_path / "out", model_type="bert")
