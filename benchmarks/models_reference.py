@@ -104,9 +104,10 @@ The examples name models of a kind. A published copy of one may lack its head or
 then says so.
 
 *Pass* says how the model is computed: *packed* by this program's own arithmetic, *plain* by the
-modules of transformers. Both are equally exact. A *causal* model continues a text from left to
-right, the others fill gaps in one; the two models of an audit are of the same sort. The number says about how many times as long an
-audit takes as with a BERT of the same shape ([measured](performance.md)). Longformer is slow with
+modules of transformers. Both are equally exact. The number says about how many times as long an
+audit takes as with a BERT of the same shape ([measured](performance.md)). A *causal* model
+continues a text from left to right, the others fill gaps in one; the two models of an audit are of
+the same sort. Longformer is slow with
 short passages, because its module pads them to a whole window of attention. BigBird is computed
 with full attention, because its sparse attention draws blocks at random; up to 704 tokens
 transformers uses full attention too.
