@@ -30,7 +30,7 @@ from audit.notes.passages import read_passages
 from audit.progress import Meter, ProgressListener, combine_phases
 from audit.report.audit_store import keep_demo_digests, read_demo_digests
 from audit.report.report import AuditReport
-from audit.run import AuditTask, run_audit
+from audit.run import AuditTask, import_engine, run_audit
 from audit.task import MAX_SEED, Contact, Device, Question, Task, queue_of
 from cache.store import Store
 
@@ -54,6 +54,7 @@ class DemoTask(Task):
     """The audits of the demo hospital: sizes for a first result within a minute on two cores."""
 
     job = "demo"
+    is_awaited = True
     flags: ClassVar = {"all_of_them": "--exposures"}
 
     n_documents: int = Field(default=300, description="documents of scenario 1")
@@ -128,6 +129,11 @@ class DemoTask(Task):
         with Store(results_dir()) as store:
             demo_audits = set(read_demo_digests(store).values())
         return AuditTask.read_answer(question) if set(question.audits) <= demo_audits else ()
+
+    @classmethod
+    def import_engine(cls) -> None:
+        """Import torch and all that an audit needs, which takes seconds."""
+        import_engine()
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Audit the demo hospital, and record which audits belong to the demo."""

@@ -110,6 +110,19 @@ class AuditTask(Task):
         return (report.digest,)
 
 
+def import_engine() -> None:
+    """Import what an audit needs. A process does this once, and it takes seconds."""
+    import faker  # noqa: F401
+    import scipy.stats  # noqa: F401
+    import sklearn.feature_extraction.text
+    import sklearn.linear_model  # noqa: F401
+    from transformers import BertForMaskedLM  # noqa: F401 (transformers imports it only on use)
+
+    from audit.attack import generation, posterior, scenarios  # noqa: F401
+    from audit.models.forward import build_forwards  # noqa: F401
+    from audit.models.load import load_pair  # noqa: F401
+
+
 @dataclass(frozen=True, eq=False)
 class AttackSetup:
     """A request with its models loaded: everything that its evidence is made from."""

@@ -117,6 +117,8 @@ class Task(Record):
     """
 
     job: ClassVar[str]
+    is_awaited: ClassVar[bool] = False
+    """Whether people wait for it at the page; if so, it has the usual priority."""
 
     def question(self) -> Question:
         """Return the task as a question of the table. Reads everything the answer depends on."""
@@ -142,6 +144,10 @@ class Task(Record):
     def read_answer(cls, question: Question) -> tuple[str, ...]:
         """Return the stored answer to a question of this kind, or () if it must be computed."""
         return ()
+
+    @classmethod
+    def import_engine(cls) -> None:
+        """Import what `run` needs, so that a process can do so before its order comes."""
 
     @classmethod
     def clear_abandoned(cls) -> None:

@@ -36,6 +36,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from audit.home import CHECKOUT, HOME_VARIABLE
 from audit.jobs import service
+from audit.jobs.child import NICENESS_VARIABLE
 from audit.jobs.worker import IDLE_VARIABLE
 
 LANGUAGES = ("en", "ja")
@@ -175,8 +176,8 @@ class App:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of the app and of commands."""
-    return os.environ | {HOME_VARIABLE: str(home), IDLE_VARIABLE: "5"}
+    """Return the environment of the app and of commands; the audit beside gives way to pages."""
+    return os.environ | {HOME_VARIABLE: str(home), IDLE_VARIABLE: "5", NICENESS_VARIABLE: "19"}
 
 
 def command(options: Namespace, *words: str, home: Path) -> str:

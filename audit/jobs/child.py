@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -12,15 +13,18 @@ from audit.errors import AuditCancelled, AuditError, Message, places_of
 from audit.home import stay_offline
 from audit.jobs import table
 from audit.jobs.locks import jobs_dir
-from audit.jobs.service import open_task
+from audit.jobs.service import open_log, open_task, task_class
 from audit.jobs.table import Failure, table_contact
 
 NICENESS_VARIABLE = "KART_AUDIT_JOB_NICENESS"
 _LAST = 19  # the greatest niceness
+_JOB_BYTES = 64  # more than the identifier of a job has
 
 
-def lower_priority() -> None:
+def lower_priority(kind: str) -> None:
     """Give pages priority: long work uses only the processor and disk time that they leave.
+
+    Work of a kind that people wait for at the page keeps the usual priority.
 
     The kernel ranks disk access by niceness, too. If it groups processes by session, niceness ranks
     only within a session, so the job's session gets the same niceness. Beside other work without a
@@ -28,18 +32,41 @@ def lower_priority() -> None:
     niceness.
     """
     niceness_text = os.environ.get(NICENESS_VARIABLE, "")
-    niceness = min(int(niceness_text), _LAST) if niceness_text.isdecimal() else _LAST
+    usual_niceness = 0 if task_class(kind).is_awaited else _LAST
+    niceness = min(int(niceness_text), _LAST) if niceness_text.isdecimal() else usual_niceness
     os.nice(niceness)
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(niceness))
 
 
+def _wait_for_job(kind: str, descriptor: str) -> str:
+    """Import what a kind of work needs, then return the job that comes with the device's lock.
+
+    The descriptor is that of a socket. Return "" if its other end was closed: the worker has ended.
+    """
+    task_class(kind).import_engine()
+    with socket.socket(fileno=int(descriptor)) as line:
+        message, *_ = socket.recv_fds(line, _JOB_BYTES, 1)
+    job_id = message.decode()
+    if job_id:
+        with open_log(f"job-{job_id}") as log:
+            os.dup2(log.fileno(), sys.stdout.fileno())
+            os.dup2(log.fileno(), sys.stderr.fileno())
+    return job_id
+
+
 def main() -> int:
-    """Do the job that the command line names, if it is still running."""
+    """Do a job, if it is still running.
+
+    The command line names the job, or a kind of work and the socket that the job will come from.
+    """
     os.umask(0o077)
-    lower_priority()
     stay_offline()
-    job = table.get(sys.argv[1])
+    if len(sys.argv) > 2:
+        lower_priority(sys.argv[1])
+        job = table.get(_wait_for_job(*sys.argv[1:]))
+    elif (job := table.get(sys.argv[1])) is not None:
+        lower_priority(job.kind)
     if job is None or job.state != "running":
         return 0
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import BinaryIO
 
 from audit.errors import AuditCancelled, AuditError, Message
 from audit.executor import PASSIVE_THREADS
@@ -65,30 +68,69 @@ def open_task(job: Job) -> Iterator[Task]:
         raise
 
 
-def ensure_worker(device: str) -> bool:
-    """Start a device's worker if none lives; return whether one was started."""
+def ensure_worker(device: str, *, expected_kind: str = "") -> bool:
+    """Start a device's worker if none lives; return whether one was started.
+
+    With an `expected_kind` of work, the worker also starts a process that imports what such work
+    needs, and gives it the first job of that kind.
+    """
     lock = locks.worker_lock(device)
     if lock is None:
         return False
     # The shell ends at once, so the worker is no child of this process. It inherits the lock.
     words = ["/bin/sh", "-c", '"$@" &', "sh", sys.executable, "-m", WORKER_MODULE, device]
+    words += [str(lock.descriptor), *filter(None, [expected_kind])]
     with lock:
-        started = _start([*words, str(lock.descriptor)], log=f"worker-{device}", lock=lock)
+        started = _start(words, log=f"worker-{device}", descriptor=lock.descriptor)
         if started.wait():
             raise locks.explain_unusable(OSError("the worker cannot be started"))
     return True
 
 
+@dataclass(frozen=True)
+class ReadyChild:
+    """A process that imports what a kind of work needs and waits for its job.
+
+    It ends with the process that started it.
+    """
+
+    kind: str
+    process: subprocess.Popen[bytes]
+    line: socket.socket
+
+    @classmethod
+    def start(cls, module: str, *, kind: str) -> ReadyChild:
+        """Start the process."""
+        line, child_line = socket.socketpair()
+        with child_line:
+            words = [sys.executable, "-m", module, kind, str(child_line.fileno())]
+            process = _start(words, log=f"ready-{kind}", descriptor=child_line.fileno())
+        return cls(kind, process, line)
+
+    def give(self, job_id: str, *, lock: Lock) -> subprocess.Popen[bytes] | None:
+        """Give it a job and the device's lock; return its process, None if it no longer lives."""
+        with self.line, suppress(OSError):
+            socket.send_fds(self.line, [job_id.encode()], [lock.descriptor])
+            if self.process.poll() is None:
+                return self.process
+        return None
+
+
 def start_child(module: str, *, job_id: str, lock: Lock) -> subprocess.Popen[bytes]:
     """Start the process of one job, which from then on also holds the device's lock."""
-    return _start([sys.executable, "-m", module, job_id], log=f"job-{job_id}", lock=lock)
+    words = [sys.executable, "-m", module, job_id]
+    return _start(words, log=f"job-{job_id}", descriptor=lock.descriptor)
 
 
-def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]:
-    path = locks.jobs_dir("logs") / f"{log}.log"
+def open_log(name: str) -> BinaryIO:
+    """Open a log of the jobs to write at its end; only its owner can read it."""
+    path, flags = locks.jobs_dir("logs") / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.fdopen(os.open(path, flags | os.O_CLOEXEC, 0o600), "ab")
+
+
+def _start(words: list[str], *, log: str, descriptor: int) -> subprocess.Popen[bytes]:
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+        with open_log(log) as file:
             if os.fstat(file.fileno()).st_size > _MAX_LOG_BYTES:
                 file.truncate(0)
             return subprocess.Popen(
@@ -96,7 +138,7 @@ def _start(words: list[str], *, log: str, lock: Lock) -> subprocess.Popen[bytes]
                 cwd=_CHECKOUT,
                 env=PASSIVE_THREADS | os.environ,
                 start_new_session=True,
-                pass_fds=(lock.descriptor,),
+                pass_fds=(descriptor,),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

@@ -11,7 +11,14 @@ from typing import TypeVar
 
 from audit.jobs import table
 from audit.jobs.locks import device_lock, worker_lock
-from audit.jobs.service import LOOK_SECONDS, is_left_to_command, recover, settle, start_child
+from audit.jobs.service import (
+    LOOK_SECONDS,
+    ReadyChild,
+    is_left_to_command,
+    recover,
+    settle,
+    start_child,
+)
 from audit.jobs.table import COMMAND, Job
 from audit.shelf import Lock
 
@@ -25,10 +32,14 @@ TERMINATE_AFTER, KILL_AFTER = 0.4, 0.8
 CHILD_MODULE = "audit.jobs.child"
 
 
-def work(device: str, *, lock: Lock | None) -> None:
-    """Do a device's jobs until none has come for a while. The caller holds the worker's lock."""
+def work(device: str, *, lock: Lock | None, expected_kind: str = "") -> None:
+    """Do a device's jobs until none has come for a while. The caller holds the worker's lock.
+
+    The first job of an `expected_kind` runs in a process that has imported what it needs.
+    """
+    ready = [ReadyChild.start(CHILD_MODULE, kind=expected_kind)] if expected_kind else []
     while lock is not None:
-        _serve(device)
+        _serve(device, ready=ready)
         lock.release()
         # A process that asked in this moment saw a living worker and started none.
         is_asked = _Rounds().do(
@@ -62,21 +73,26 @@ class _Rounds:
             self._last_look = time.monotonic()
 
 
-def _serve(device: str) -> None:
+def _serve(device: str, *, ready: list[ReadyChild]) -> None:
     rounds = _Rounds()
     idle_since = time.monotonic()
     while time.monotonic() - idle_since < IDLE_SECONDS:
         rounds.look()
         if rounds.do(lambda: table.has_work(device), otherwise=False):
-            child = rounds.do(lambda: _start_next(device), otherwise=None)
+            child = rounds.do(lambda: _start_next(device, ready=ready), otherwise=None)
             if child is not None:
                 _watch(*child, rounds=rounds)
             idle_since = time.monotonic()
         time.sleep(POLL_SECONDS)
 
 
-def _start_next(device: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
-    """Start the oldest waiting job if the device is free and no command runs that job."""
+def _start_next(
+    device: str, *, ready: list[ReadyChild]
+) -> tuple[Job, subprocess.Popen[bytes]] | None:
+    """Start the oldest waiting job if the device is free and no command runs that job.
+
+    The job takes a process of its kind out of `ready` if there is one.
+    """
     lock = device_lock(device)
     if lock is None:
         return None
@@ -88,6 +104,10 @@ def _start_next(device: str) -> tuple[Job, subprocess.Popen[bytes]] | None:
         if not table.claim(job.job_id):
             return None
         try:
+            if ready and ready[0].kind == job.kind:
+                child = ready.pop().give(job.job_id, lock=lock)
+                if child is not None:
+                    return job, child
             return job, start_child(CHILD_MODULE, job_id=job.job_id, lock=lock)
         except BaseException:
             table.put_back(job.job_id, is_tried=False)
@@ -116,9 +136,13 @@ def _watch(job: Job, child: subprocess.Popen[bytes], *, rounds: _Rounds) -> None
 
 
 def main() -> int:
-    """Work for the device on the command line, with the lock whose descriptor it also names."""
+    """Work for the device on the command line, with the lock whose descriptor follows.
+
+    A kind of work may follow, whose first job is expected soon.
+    """
     os.umask(0o077)
-    work(sys.argv[1], lock=Lock(int(sys.argv[2])))
+    device, descriptor, *kinds = sys.argv[1:]
+    work(device, lock=Lock(int(descriptor)), expected_kind="".join(kinds))
     return 0
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 
 from audit.jobs import service, worker
-from audit.shelf import Lock
 from tests.jobs.fake_child import note_process
 
 if __name__ == "__main__":
     note_process("worker")
     service.WORKER_MODULE = "tests.jobs.fake_worker"  # of other devices
     worker.IDLE_SECONDS, worker.CHILD_MODULE = 30.0, "tests.jobs.fake_child"
-    worker.work(sys.argv[1], lock=Lock(int(sys.argv[2])))
+    sys.exit(worker.main())

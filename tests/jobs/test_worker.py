@@ -63,6 +63,32 @@ def test_a_job_is_done_and_its_order_is_forgotten(home, tmp_path):
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+def test_an_expected_job_gets_a_process_that_is_ready_and_others_do_not(home, tmp_path):
+    service.ensure_worker("cpu", expected_kind="count")
+    until(lambda: processes("child"))
+    ready = processes("child")[0]
+    refused = service.ask(question("refuse", digest="refuse"))
+    until_state(refused, "failed")
+    assert len(processes("child")) == 2
+    assert alive(ready)
+    path = tmp_path / "count"
+    until_state(service.ask(counting(path)), "done")
+    assert {int(line.split()[1]) for line in path.read_text().splitlines()} == {ready}
+    until(lambda: not alive(ready))
+    again = service.ask(counting(tmp_path / "again", digest="again"))
+    until_state(again, "done")
+    assert len(processes("child")) == 3
+
+
+def test_a_ready_process_ends_with_its_worker_and_is_not_missed(home, tmp_path):
+    service.ensure_worker("cpu", expected_kind="count")
+    until(lambda: processes("child"))
+    kill(processes("worker")[0])
+    until(lambda: not alive(processes("child")[0]))
+    ended_job = until_state(service.ask(counting(tmp_path / "count")), "done")
+    assert ended_job.n_attempts == 1
+
+
 @pytest.mark.parametrize(("setting", "niceness"), [("", 19), ("4", 4), ("-5", 19), ("99", 19)])
 def test_a_job_gives_way_to_pages_and_its_worker_does_not(
     home, tmp_path, monkeypatch, setting, niceness
