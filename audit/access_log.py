@@ -39,6 +39,7 @@ ACTIONS = (
     "cancelled",
     "resumed",
     "uploaded",
+    "checked",
     "exported",
     "removed",
     "decided",

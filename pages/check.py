@@ -30,7 +30,13 @@ def draw(say: Words) -> None:
     """Draw the uploader, and the answer about what was uploaded."""
     draw_remark(say, "check_why")
     files = upload(
-        say, "check_file", ENDINGS, max_mb=MAX_MB, file_kind="report-to-check", is_many=True
+        say,
+        "check_file",
+        ENDINGS,
+        max_mb=MAX_MB,
+        file_kind="report",
+        is_many=True,
+        action="checked",
     )
     draw_remark(say, "check_not_kept")
     if not files:

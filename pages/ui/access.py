@@ -38,10 +38,10 @@ from audit.text import written_name
 from audit.words import Words
 from cache.store import Store
 from pages.ui.blocks import escape_markdown, heading
-from pages.ui.state import words
+from pages.ui.state import once_a_run, words
 
 AUDITOR, READER = "auditor", "reader"
-READERS_MAY = ("opened", "exported")
+READERS_MAY = ("opened", "checked", "exported")
 """Actions of the access log that a reader may take; full names or notes are `exported_full`."""
 REASONS = ("check", "report", "inform", "other")
 """Codes of the reasons for a reveal; free text could itself hold a name."""
@@ -66,7 +66,7 @@ def require_login(say: Words) -> bool:
         st.html(heading(say.text("no_data"), below=error.render(say.language)))
         return False
     try:
-        providers, user_role = login_providers(), role()
+        providers, user_role = login_providers(), find_own_role()
     except AuditError as error:
         st.html(heading(say.text("login_broken"), below=error.render(say.language)))
         return False
@@ -220,6 +220,12 @@ def role(user: Mapping[str, Any] | None = None) -> str:
     return ""
 
 
+@once_a_run
+def find_own_role() -> str:
+    """Return the `role` of this page's session; a run reads the secrets once for it."""
+    return role()
+
+
 def role_of_cookies(cookies: Mapping[str, str]) -> str:
     """Return the role of the person who sends these cookies outside a page's session.
 
@@ -243,7 +249,7 @@ def _is_text(entry: object) -> bool:
 def may(action: str) -> bool:
     """Return whether this person may take an action of the access log."""
     try:
-        user_role = role()
+        user_role = find_own_role()
     except AuditError:
         return False
     return user_role == AUDITOR or (user_role == READER and action in READERS_MAY)
@@ -310,12 +316,12 @@ def log_action(action: str, *, audit: str = "", is_once: bool = False, **counts:
         logged_marks.add(mark)
 
 
-def log_upload(file: Any, *, file_kind: str) -> None:
+def log_upload(file: Any, *, file_kind: str, action: str = "uploaded") -> None:
     """Log an uploaded file's size once, without its name, which may hold a person's name."""
     logged_ids: set[str] = st.session_state.setdefault("noted_uploads", set())
     if file.file_id not in logged_ids:
         logged_ids.add(file.file_id)
-        log_action("uploaded", what=file_kind, n_bytes=file.size)
+        log_action(action, what=file_kind, n_bytes=file.size)
 
 
 def logged_export(

@@ -304,11 +304,12 @@ def upload(
     file_kind: str,
     name: str = "",
     is_many: bool = False,
+    action: str = "uploaded",
     **values: object,
 ) -> list[Any]:
     """Draw a box for one file or many, and return the uploads, which are logged as `file_kind`.
 
-    The values fill the help.
+    `action` is that of the access log. The values fill the help.
     """
     help_key = f"{key}_help"
     uploads: Any = st.file_uploader(
@@ -321,7 +322,7 @@ def upload(
     )
     files = list(uploads) if is_many else [uploads] if uploads else []
     for file in files:
-        log_upload(file, file_kind=file_kind)
+        log_upload(file, file_kind=file_kind, action=action)
     return files
 
 

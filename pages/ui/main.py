@@ -55,6 +55,7 @@ def _renew_choices(language: str) -> None:
 
 def main() -> None:
     """Draw the sidebar and run the page."""
+    state.begin_run()
     st.session_state.setdefault("language", state.language())
     words = state.words()
     _renew_choices(words.language)

@@ -12,7 +12,7 @@ from audit.report.report import KeptAudit, choose_audit, find_other_scenario
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.section import draw_absence, draw_page
-from pages.ui.state import draw_link
+from pages.ui.state import draw_link, once_a_run
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Place:
     other_audit: KeptAudit | None
 
 
+@once_a_run
 def find_place() -> Place:
     """Return the place that the link names; raises as `cached.kept_audits`."""
     (audits, n_unreadable), demo = cached.kept_audits(), read_demo_digests(cached.store())

@@ -6,15 +6,18 @@ English and Japanese, never parts joined together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import streamlit as st
 
 from audit import words as words_files
 from audit.words import LANGUAGES, Words
 
+T = TypeVar("T")
 _PAGES = "pages"
 _FOLDER = Path(__file__).resolve().parent / "words"
 """It has one folder for each language, with one file for each page and `shared.json`."""
@@ -36,6 +39,32 @@ def language() -> str:
 def words() -> Words:
     """Return the words of the reader's language."""
     return words_of(language())
+
+
+# What one run of a page asks for again and again.
+
+_answers: ContextVar[dict[Callable[[], Any], Any] | None] = ContextVar("answers", default=None)
+
+
+def begin_run() -> None:
+    """Forget the answers of the run before; call this at the beginning of each whole run."""
+    _answers.set({})
+
+
+def once_a_run(make: Callable[[], T]) -> Callable[[], T]:
+    """Keep a function's answer until the run ends; a fragment that runs alone asks each time."""
+
+    @wraps(make)
+    def look_up() -> T:
+        answers = _answers.get()  # a context belongs to one thread, so to one session
+        if answers is None:
+            return make()
+        if make not in answers:
+            answers[make] = make()
+        answer: T = answers[make]
+        return answer
+
+    return look_up
 
 
 # What is lost with the session.

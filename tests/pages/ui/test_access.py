@@ -20,6 +20,7 @@ from audit.home import results_dir
 from audit.report.decision import decide, read_decision
 from audit.report.report import kept_audit
 from cache.store import Store
+from pages.ui import access
 from pages.ui.access import login_providers
 from pages.ui.main import HIDDEN, PAGES
 from pages.ui.state import words_of
@@ -255,6 +256,35 @@ def test_a_reader_takes_what_is_masked_with_a_line_of_the_log(reports: Reports) 
     assert tried("masked", ROSE, reports["masked_lm"].digest)[0]
     (line,) = access_log.entries()
     assert (line.who, line.action, dict(line.counts)) == (ROSE, "exported", {"names": "masked"})
+
+
+def test_a_reader_checks_a_report_and_uploads_nothing_else(reports: Reports) -> None:
+    app = opened(ROSE)
+    app.switch_page("../check.py").run()
+    app.file_uploader[0].set_value([("report.json", b"{}", "text/plain")]).run()
+    assert not app.exception
+    assert texts(app).count(SAY.text("role_reader")) == 1  # in the sidebar, in place of a switch
+    assert SAY.text("check_findings") in texts(app)
+    actions = [(line.who, line.action) for line in access_log.entries()]
+    assert actions[0] == (ROSE, "checked") and (ROSE, "uploaded") not in actions
+
+
+def test_one_run_of_a_page_reads_the_secrets_twice_and_notices_a_new_role(
+    reports: Reports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_reads = [0]
+    read_secrets = access._secrets
+
+    def count_reads() -> dict[str, Any]:
+        n_reads[0] += 1
+        return read_secrets()
+
+    monkeypatch.setattr(access, "_secrets", count_reads)
+    app = opened(ROSE)
+    assert n_reads[0] == 2  # for the login and for the role
+    assert SAY.text("role_reader") in texts(app)
+    app.secrets["roles"] = {"auditor": [ROSE]}
+    assert SAY.text("role_reader") not in texts(app.run())
 
 
 def test_two_auditors_sign_by_their_logins_and_nobody_takes_back_anothers(
