@@ -31,8 +31,10 @@ from audit.deid.find.causal_model import (
     generate_answers,
     load_causal,
 )
-from audit.deid.learn.tagger_task import Lora, TuningSettings
-from audit.deid.learn.tuning import CopyLearner, Example, add_adapter
+from audit.deid.learn.tagger_task import TuningSettings
+from audit.deid.learn.tuning import CopyLearner, Example
+from audit.training.causal_lm import add_adapter
+from audit.training.config import Lora
 from audit.training.loop import Hardware
 
 # layers, width, inner width, heads, heads of keys

@@ -35,7 +35,7 @@ from audit.rng import generator
 from audit.tables import write_table
 from audit.text import fold_name, written_name
 from audit.training.config import LossPoint
-from audit.training.masked_lm import train
+from audit.training.pretraining import train
 from audit.training.trainings import PretrainTask, TrainedModel, snapshot_name
 
 _JAPANESE_PATTERNS = {2: 4, 1: 16}
@@ -341,18 +341,18 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     members = demo_members(pool, recipe, seed=seed)
     staff = demo_staff(pool, recipe, seed=seed)
     hospital = demo_notes(
-        _pairs(members), staff=staff, language=recipe.language, n_notes=recipe.n_notes, seed=seed
+        pairs_of(members), staff=staff, language=recipe.language, n_notes=recipe.n_notes, seed=seed
     )
     out.mkdir(parents=True, exist_ok=True)
     listed = members + demo_controls(pool, recipe, seed=seed)
     _write_names(out / "names.csv", listed, hospital.n_mentions)
     _write_passages(out / "passages.jsonl", hospital)
-    notes = tagged_notes(hospital.notes, patients=_pairs(members), staff=staff)
+    notes = tagged_notes(hospital.notes, patients=pairs_of(members), staff=staff)
     (out / "notes.jsonl").write_text(write_jsonl(notes), encoding="utf-8")
     tokenizer = _tokenizer(pool, recipe)
     general = _new_model(len(tokenizer), recipe, seed=seed)
     texts = demo_general_text(
-        _weighted_names(pool, recipe.n_general_documents, seed=seed),
+        draw_weighted_names(pool, recipe.n_general_documents, seed=seed),
         language=recipe.language,
         seed=seed,
     )
@@ -485,7 +485,7 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
     The notes of the shipped models were written so, before controls were matched.
     """
     members = demo_members(pool, recipe, seed=seed)
-    parts, own_pairs = member_parts(members), _pairs(members)
+    parts, own_pairs = member_parts(members), pairs_of(members)
     reserved = members
     for kind in ("easy", "hard"):
         reserved += draw_names(
@@ -502,7 +502,7 @@ def _reserved(pool: NamePool, recipe: Recipe, *, seed: int) -> Candidates:
 
 def null_names(pool: NamePool, recipe: Recipe, *, seed: int) -> list[Name]:
     """Draw the patients of the null pair's notes: nobody's on the list."""
-    reserved = _pairs(_reserved(pool, recipe, seed=seed))
+    reserved = pairs_of(_reserved(pool, recipe, seed=seed))
     outsiders = draw_names(
         pool,
         n=recipe.n_names,
@@ -510,7 +510,7 @@ def null_names(pool: NamePool, recipe: Recipe, *, seed: int) -> list[Name]:
         purpose="null names",
         accepts=lambda first, last: (first, last) not in reserved,
     )
-    return _pairs(outsiders)
+    return pairs_of(outsiders)
 
 
 def demo_staff(pool: NamePool, recipe: Recipe, *, seed: int) -> tuple[str, ...]:
@@ -524,7 +524,7 @@ def demo_staff(pool: NamePool, recipe: Recipe, *, seed: int) -> tuple[str, ...]:
     return tuple(pool.last[int(i)] for i in chosen)
 
 
-def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
+def draw_weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
     """Draw names with repeats: the general text holds them as often as people carry them."""
     rng = generator(seed, "demo general names")
 
@@ -536,7 +536,8 @@ def _weighted_names(pool: NamePool, n: int, *, seed: int) -> list[Name]:
     return list(zip(first, last, strict=True))
 
 
-def _pairs(candidates: Candidates) -> list[Name]:
+def pairs_of(candidates: Candidates) -> list[Name]:
+    """Return first and last name of candidates."""
     return list(zip(candidates.first, candidates.last, strict=True))
 
 

@@ -36,7 +36,6 @@ from audit.deid.learn.tagger_task import (
     FROM_ENCODER,
     FROM_SCRATCH,
     FROM_TAGGER,
-    Lora,
     TaggerSettings,
     TaggerTask,
     TuningSettings,
@@ -68,6 +67,7 @@ from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.task import Device
+from audit.training.config import Lora
 
 
 @command()

@@ -1,4 +1,4 @@
-"""Commands that train masked language models."""
+"""Commands that train language models."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ from audit.deid.find.taggers import (
     RULES,
 )
 from audit.experiment import leakage, paper
+from audit.models.inspect import inspect_model
 from audit.models.registry import resolve_model_path
 from audit.progress import say
 from audit.shelf import is_code, write_private
-from audit.training.config import TrainSettings, find_largest_pass, read_process_number
+from audit.training.config import (
+    ADAPTER_RATE,
+    TrainSettings,
+    find_largest_pass,
+    read_process_number,
+)
 from audit.training.trainings import MODEL, MODELS, PretrainTask, make_sibling_task, snapshot_name
 
 
@@ -36,7 +42,7 @@ from audit.training.trainings import MODEL, MODELS, PretrainTask, make_sibling_t
             "source",
             "notes",
             "columns",
-            *TrainSettings.model_fields.keys() - {"n_epochs"},
+            *TrainSettings.model_fields.keys() - {"n_epochs", "is_causal"},
         },
         is_absent("sibling_of"),
         clashes="--sibling-of",
@@ -49,6 +55,8 @@ from audit.training.trainings import MODEL, MODELS, PretrainTask, make_sibling_t
         lambda options: options.get("held_out_share") != 0,
         clashes="--held-out 0",
     ),
+    Dependence({"lora_alpha", "lora_dropout"}, is_given("lora_rank"), needs="--lora-rank"),
+    Dependence({"causal"}, is_absent("sibling_of"), clashes="--sibling-of"),
 )
 def pretrain(
     *,
@@ -60,8 +68,15 @@ def pretrain(
         "identifier or folder of a trained model: train by its recipe, in as many passes or fewer "
         "(--epochs), on its corpus with other names; its audit shows what the attack would see",
     ] = "",
+    causal: Annotated[
+        bool, "refuse any but a causal model, which learns next tokens; the model decides by itself"
+    ] = False,
 ) -> Result:
-    """Train a model further on notes, or from scratch; goes on where it stopped."""
+    """Train a model further on notes, or from scratch; goes on where it stopped.
+
+    The kind of the model decides whether it learns masked or next tokens. With --lora-rank the
+    result is an adapter.
+    """
     start = resolve_model_path(general, option="--general")
     if sibling_of:
         model = (
@@ -70,7 +85,13 @@ def pretrain(
         n_epochs = trained.get("n_epochs")
         task = make_sibling_task(model, general=start, n_epochs=n_epochs).with_(**options)
     else:
-        settings = TrainSettings(**_choose_pass(trained, defaults=TrainSettings()))
+        is_causal = inspect_model(start).config.is_causal
+        if causal and not is_causal:
+            TrainSettings(is_causal=True).refuse_other_kind(is_causal=False)
+        defaults = TrainSettings(is_causal=is_causal)
+        if trained.get("lora_rank"):
+            defaults = defaults.with_(learning_rate=ADAPTER_RATE)
+        settings = defaults.with_(**_choose_pass(trained, defaults=defaults))
         task = PretrainTask(general=start, settings=settings, **options)
     if read_process_number()[0]:  # of several processes, only the first answers and reports
         task.help()

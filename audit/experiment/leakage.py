@@ -395,7 +395,7 @@ def train_arm(
 
     `folder` holds the arms, each in a folder named by the digest of its question.
     """
-    from audit.training.masked_lm import train
+    from audit.training.pretraining import train
 
     training = _make_training(order, notes, folder=folder, title=title)
     question = {
@@ -609,7 +609,7 @@ def _make_request(order: LeakageTask, notes: HospitalNotes, model: Path) -> Audi
 
 def _yield_stages(order: LeakageTask, notes: HospitalNotes) -> Iterator[Phase]:
     """Yield the phases in order; every arm trains on about as much text."""
-    from audit.training.masked_lm import plan_phases as training_phases
+    from audit.training.pretraining import plan_phases as training_phases
 
     sample_training = _make_training(order, notes, folder=notes.folder, title="")
     training = list(training_phases(sample_training))

@@ -188,7 +188,7 @@ def run_experiment(
 
     `progress` and `should_stop` are those of `run_audit`; `say` gets a sentence after each stage.
     """
-    from audit.training.masked_lm import train
+    from audit.training.pretraining import train
 
     folder, corpus = order.out, order.out / "corpus"
     _claim_folder(order)
@@ -245,7 +245,7 @@ _AUDIT_SECONDS = 120.0
 
 def _yield_stages(order: ExperimentTask) -> Iterator[Phase]:
     """Yield the phases in order; how long an audit takes is known once the corpus exists."""
-    from audit.training.masked_lm import plan_phases as training_phases
+    from audit.training.pretraining import plan_phases as training_phases
 
     source = open_notes(order.notes, columns=dict(order.columns))
     training = list(training_phases(_make_training(order).with_(notes=order.notes)))

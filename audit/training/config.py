@@ -97,8 +97,27 @@ class ScheduledSettings(LoopSettings):
         return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
 
 
+class Lora(Record):
+    """A low-rank adapter of all linear modules but the output layer; the weights are frozen.
+
+    Source: Hu et al. 2021, LoRA (arXiv 2106.09685).
+    """
+
+    rank: int = Field(default=16, ge=1, le=1024, description="of the adapter's matrices")
+    alpha: float = Field(
+        default=32.0, ge=1e-3, le=1e4, description="the adapter counts alpha / rank times"
+    )
+    dropout: float = Field(default=0.05, ge=0, le=0.9, description="of the adapter's input")
+
+
+FULL_RATE, ADAPTER_RATE = 2e-5, 2e-4
+"""The usual highest learning rates of a large causal model, all of it or an adapter."""
+_ONLY_MASKED = ("head_learning_rate", "mask_share")
+_ONLY_CAUSAL = ("lora_rank", "lora_alpha", "lora_dropout", "frame", "header", "loss_on")
+
+
 class TrainSettings(ScheduledSettings):
-    """How to train a masked language model.
+    """How to train a masked or a causal language model.
 
     Source: Nakamura et al., section 3.3 (128 tokens, 2e-5, 64 rows, 100,000 steps); the rest as
     BERT (Devlin et al. 2019) and ClinicalBERT (Alsentzer et al. 2019).
@@ -107,7 +126,7 @@ class TrainSettings(ScheduledSettings):
     flags: ClassVar = {"held_out_share": "--held-out"}
 
     n_tokens: int = Field(
-        default=128, ge=8, le=4096, description="tokens a row, [CLS] and [SEP] included"
+        default=128, ge=8, le=4096, description="tokens a row, special ones included"
     )
     batch: Rows = Field(default=64, description="rows a step")
     n_steps: int = Field(default=100_000, ge=1, le=100_000_000, description="steps")
@@ -117,7 +136,7 @@ class TrainSettings(ScheduledSettings):
         le=1e6,
         description="times that every token is seen, in place of steps",
     )
-    learning_rate: Rate = Field(default=2e-5, description="the highest, of the encoder")
+    learning_rate: Rate = Field(default=2e-5, description="the highest, of all but the head")
     head_learning_rate: Rate | None = Field(
         default=None, description="of the masked-LM head, if it is another"
     )
@@ -132,18 +151,102 @@ class TrainSettings(ScheduledSettings):
     evaluate_every: Steps = Field(default=1_000, description="steps between two held-out losses")
     checkpoint_every: Steps = Field(default=1_000, description="steps between two checkpoints")
     from_scratch: bool = Field(default=False, description="fresh weights in the model's shape")
+    is_causal: bool = False
+    """Whether the model is a causal one, which learns the next tokens in place of masked ones."""
+    lora_rank: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="of an adapter of all linear modules of a causal model; 0: the model itself "
+        "learns",
+    )
+    lora_alpha: float = Field(
+        default=32.0, ge=1e-3, le=1e4, description="the adapter counts alpha / rank times"
+    )
+    lora_dropout: float = Field(default=0.05, ge=0, le=0.9, description="of the adapter's input")
+    frame: Literal["plain", "template"] = Field(
+        default="plain", description="of a causal model's notes: none, or its chat template"
+    )
+    header: str = Field(
+        default="",
+        max_length=2_000,
+        description="text before every note of a causal model; in its template, the question",
+    )
+    loss_on: Literal["all", "note"] = Field(
+        default="all", description="tokens that a causal model learns: all, or without the frame"
+    )
 
     not_of_the_weights: ClassVar[tuple[str, ...]] = ("evaluate_every", "checkpoint_every")
 
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        foreign_fields = _ONLY_MASKED if self.is_causal else _ONLY_CAUSAL
+        idle_fields = [name for name in foreign_fields if self._is_changed(name)]
+        if idle_fields:
+            raise AuditError(
+                "The setting {name} has no effect on a causal model."
+                if self.is_causal
+                else "The setting {name} has an effect on causal models only.",
+                where=WHERE,
+                do="Leave it out.",
+                name=idle_fields[0],
+            )
+        if self.from_scratch and self.lora_rank:
+            raise AuditError(
+                "An adapter of fresh weights would be of no use.",
+                where=WHERE,
+                do="Set `lora_rank` to 0, or start from the model as it is.",
+            )
+        return self
+
+    def _is_changed(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
+
+    @classmethod
+    def list_idle_fields(cls, *, is_causal: bool) -> tuple[str, ...]:
+        """Return the settings that have no effect on a model of this kind."""
+        return _ONLY_MASKED if is_causal else _ONLY_CAUSAL
+
+    @property
+    def lora(self) -> Lora | None:
+        """The adapter that learns in place of the model; None if the model learns."""
+        if not self.lora_rank:
+            return None
+        return Lora(rank=self.lora_rank, alpha=self.lora_alpha, dropout=self.lora_dropout)
+
+    def decisive(self) -> dict[str, JsonValue]:
+        """Return the settings that decide the weights.
+
+        Settings of causal models count only if they are changed, so that trainings of masked models
+        keep their names.
+        """
+        is_later = ("is_causal", *_ONLY_CAUSAL)
+        return {
+            name: value
+            for name, value in super().decisive().items()
+            if name not in is_later or self._is_changed(name)
+        }
+
     @property
     def highest_rate(self) -> float:
-        """The learning rate of the encoder."""
+        """The learning rate of the model but its head."""
         return self.learning_rate
 
     @property
     def n_inner(self) -> int:
-        """Tokens of notes in a row: all but [CLS] and [SEP]."""
-        return self.n_tokens - 2
+        """Tokens of notes that a row adds: in a masked model all but [CLS] and [SEP]."""
+        return self.n_tokens if self.is_causal else self.n_tokens - 2
+
+    def refuse_other_kind(self, *, is_causal: bool) -> None:
+        """Refuse a model of the other kind than these settings are for."""
+        if is_causal != self.is_causal:
+            raise AuditError(
+                "This is a causal model, which learns next tokens, not masked ones."
+                if is_causal
+                else "This is a masked language model, not a causal one.",
+                where="general",
+                do="Choose another model, or settings for this kind.",
+            )
 
     def refuse_longer(self, n_positions: int) -> None:
         """Refuse rows that are longer than a model allows."""

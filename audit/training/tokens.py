@@ -10,9 +10,10 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,6 +28,7 @@ from audit.notes.sentences import find_sentences
 from audit.progress import Meter, Phase, ProgressListener, StopQuestion
 from audit.rng import generator
 from audit.shelf import JSON, digest_json, fingerprint, private_folder, whole_folder
+from audit.stats import BoolArray
 from audit.training.config import TrainSettings
 
 Ids = NDArray[np.int64]
@@ -72,12 +74,13 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class TokenFile:
-    """Memory-mapped tokens of notes: for each note its `ids` [n_tokens] and one [SEP].
+    """Memory-mapped tokens of notes: for each note its `ids` [n_tokens] and one that ends it.
 
-    `ends` [n_documents] is the end of each note, including its [SEP]. `groups` [n_documents] is the
-    number of its patient, in order of first appearance; a note without a patient is a group of its
-    own. `missing` are the positions (ascending, from 0, among all rows read) of rows that gave no
-    document; `n_refused` of them are not notes.
+    `ends` [n_documents] is the end of each note, its end token included. `groups` [n_documents] is
+    the number of its patient, in order of first appearance; a note without a patient is a group of
+    its own. `missing` are the positions (ascending, from 0, among all rows read) of rows that gave
+    no document; `n_refused` of them are not notes. `heads` [n_documents] counts the tokens that
+    stand before each note's own; it is empty if there are none.
     """
 
     ids: NDArray[np.unsignedinteger]
@@ -85,6 +88,7 @@ class TokenFile:
     groups: Ids
     missing: Ids
     n_refused: int = 0
+    heads: Ids = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def n_groups(self) -> int:
@@ -98,7 +102,7 @@ class TokenFile:
 
     @property
     def lengths(self) -> Ids:
-        """Tokens of each note, its [SEP] included."""
+        """Tokens of each note, its end token included."""
         return np.diff(self.ends, prepend=0)
 
     def about(self) -> dict[str, JSON]:
@@ -120,10 +124,38 @@ class TokenFile:
     def digest(self) -> str:
         """Return the SHA-256 of the tokens and their patients."""
         digest = hashlib.sha256(repr(self.about()).encode())
-        for values in (self.ids, self.ends, self.groups):
+        for values in (self.ids, self.ends, self.groups, self.heads):
             for start in range(0, len(values), _CHUNK):
                 digest.update(np.ascontiguousarray(values[start : start + _CHUNK]).tobytes())
         return digest.hexdigest()
+
+
+class NoteEncoder(Protocol):
+    """How a note becomes tokens."""
+
+    @property
+    def form(self) -> JSON:
+        """A JSON value that tells this way of making tokens from others."""
+
+    def encode(self, text: str) -> tuple[list[int], int]:
+        """Return a note's ids with its end token, and how many stand before its own.
+
+        There are no ids if the note holds no text.
+        """
+
+
+class SentenceEncoder:
+    """Notes of a masked language model: sentences with single spaces, and one [SEP]."""
+
+    form: JSON = None
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, text: str) -> tuple[list[int], int]:
+        """Return a note's ids and its [SEP]."""
+        ids = _split_to_ids(text, self._tokenizer)
+        return ([*ids, self._tokenizer.sep_token_id] if ids else []), 0
 
 
 def read_or_make_tokens(
@@ -131,6 +163,7 @@ def read_or_make_tokens(
     tokenizer: Tokenizer,
     *,
     store: Path,
+    encoder: NoteEncoder | None = None,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
 ) -> TokenFile:
@@ -140,16 +173,20 @@ def read_or_make_tokens(
     ----------
     store
         Folder of token files, with a subfolder for each file, named by its key.
+    encoder
+        How notes become tokens of the tokenizer; by default as a masked language model reads them.
     progress, should_stop
         The unit is bytes of the source.
     """
     meter = Meter([plan_tokenizing(source)], listener=progress, should_stop=should_stop)
-    key = _tokenizing_key(source, tokenizer, meter=meter)
+    encoder = encoder or SentenceEncoder(tokenizer)
+    key = _make_tokenizing_key(source, tokenizer, form=encoder.form, meter=meter)
     folder = private_folder(store) / key[:32]
     tokens = _open_tokens(folder, key=key)
     if tokens is None:
         with whole_folder(folder, replaces=True) as partial_folder:
-            _write_tokens(source, tokenizer, folder=partial_folder, key=key, meter=meter)
+            dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
+            _write_tokens(source, encoder, dtype, folder=partial_folder, key=key, meter=meter)
         tokens = _open_tokens(folder, key=key)
         assert tokens is not None
     meter.finish(TOKENIZE)
@@ -171,6 +208,7 @@ def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
                 arrays["groups"],
                 arrays["missing"],
                 arrays["n_refused"].item(),
+                arrays["heads"] if "heads" in arrays else np.zeros(0, dtype=np.int64),
             )
             is_whole = (arrays["key"].item(), len(tokens.ids)) == (key, tokens.ends[-1])
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
@@ -179,21 +217,21 @@ def _open_tokens(folder: Path, *, key: str) -> TokenFile | None:
 
 
 def _write_tokens(
-    source: NoteSource, tokenizer: Tokenizer, *, folder: Path, key: str, meter: Meter
+    source: NoteSource, encoder: NoteEncoder, dtype: str, *, folder: Path, key: str, meter: Meter
 ) -> None:
-    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
-    ends, groups, missing = array("q"), array("q"), array("q")
+    ends, groups, missing, heads = array("q"), array("q"), array("q"), array("q")
     numbers: dict[str | int, int] = {}
     n_tokens = n_refused = 0
     with (folder / _TOKENS).open("xb", buffering=_CHUNK_BYTES) as file:
         for note in source.read(on_bytes=partial(meter.add, TOKENIZE)):
-            ids = _split_to_ids(note.text, tokenizer) if isinstance(note, Note) else []
+            ids, n_head = encoder.encode(note.text) if isinstance(note, Note) else ([], 0)
             if not ids or not isinstance(note, Note):
                 n_refused += not isinstance(note, Note)
                 missing.append(len(ends) + len(missing))
                 continue
-            file.write(np.array([*ids, tokenizer.sep_token_id], dtype=dtype).tobytes())
-            n_tokens += len(ids) + 1
+            file.write(np.array(ids, dtype=dtype).tobytes())
+            n_tokens += len(ids)
+            heads.append(n_head)
             groups.append(numbers.setdefault(note.patient_id or len(ends), len(numbers)))
             ends.append(n_tokens)
     if not n_tokens:
@@ -204,6 +242,7 @@ def _write_tokens(
         groups=groups,
         missing=missing,
         n_refused=n_refused,
+        heads=heads if any(heads) else array("q"),
         key=key,
         dtype=dtype,
     )
@@ -234,7 +273,9 @@ def _split_to_ids(text: str, tokenizer: Tokenizer) -> list[int]:
     return [unknown if token in special else token for ids in ids_by_sentence for token in ids]
 
 
-def _tokenizing_key(source: NoteSource, tokenizer: Tokenizer, *, meter: Meter) -> str:
+def _make_tokenizing_key(
+    source: NoteSource, tokenizer: Tokenizer, *, form: JSON, meter: Meter
+) -> str:
     from audit.models.tokenizer import read_tokenizer_settings
 
     notes = {
@@ -248,7 +289,7 @@ def _tokenizing_key(source: NoteSource, tokenizer: Tokenizer, *, meter: Meter) -
         "vocabulary": digest_json(sorted(tokenizer.get_vocab().items())),
         "tokenizer": dict(read_tokenizer_settings(tokenizer)),
         "notes": [notes],
-    }
+    } | ({} if form is None else {"form": form})
     return digest_json(content, default=str)
 
 
@@ -298,6 +339,11 @@ class MaskedRows:
     ids: Ids
     positions: Ids
     targets: Ids
+
+    @property
+    def n_asked(self) -> int:
+        """Number of predicted tokens."""
+        return self.targets.size
 
     def parts(self, n: int) -> Iterator[MaskedRows]:
         """Yield `n` rows at a time."""
@@ -376,18 +422,35 @@ class Stream:
     """Some notes of a token file as one sequence of tokens, read on demand."""
 
     def __init__(self, tokens: TokenFile, documents: Ids) -> None:
-        self._ids = tokens.ids
+        self._ids, self._documents = tokens.ids, documents
         self._ends = np.cumsum(tokens.lengths[documents])
         # Difference between a place in the file and in the stream, per note.
         self._shift = tokens.ends[documents] - self._ends
+        starts = self._ends - tokens.lengths[documents]
+        # Where each note's own tokens begin.
+        self._own = starts + (tokens.heads[documents] if len(tokens.heads) else 0)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def read_ids(self, places: Ids) -> Ids:
         """Return the ids at places 0 to len - 1, in the places' shape."""
-        document = np.searchsorted(self._ends, places, side="right")
-        return self._ids[places + self._shift[document]].astype(np.int64)
+        return self._ids[places + self._shift[self._find_documents(places)]].astype(np.int64)
+
+    def is_own(self, places: Ids) -> BoolArray:
+        """Return whether the tokens at places are a note's own, not those of its head."""
+        return places >= self._own[self._find_documents(places)]
+
+    def locate(self, document: int, tokens: Ids) -> Ids | None:
+        """Return the places of tokens of a document, by their numbers in it; None if not here."""
+        row = int(np.searchsorted(self._documents, document))
+        if row == len(self._documents) or self._documents[row] != document:
+            return None
+        start = self._ends[row - 1] if row else 0
+        return tokens + start
+
+    def _find_documents(self, places: Ids) -> Ids:
+        return np.searchsorted(self._ends, places, side="right")
 
     def counts(self, n_vocabulary: int) -> Ids:
         """Return how often each id occurs, [n_vocabulary], in bounded memory."""
@@ -398,12 +461,14 @@ class Stream:
         return counts
 
 
-class Rows:
-    """The rows of a training: `batch` rows per step, each of `n_inner` tokens of a stream."""
+class RowPlaces:
+    """Where the rows of a training begin in a stream: `batch` rows of `n_inner` tokens a step.
 
-    def __init__(
-        self, stream: Stream, special: SpecialIds, n_inner: int, batch: int, seed: int
-    ) -> None:
+    An epoch is a random offset and a random order of rows, so it leaves out fewer tokens than one
+    row has, and each epoch others.
+    """
+
+    def __init__(self, stream: Stream, n_inner: int, batch: int, seed: int) -> None:
         if len(stream) < n_inner:
             raise AuditError(
                 "The notes have {n_stream} tokens to train on, fewer than one row of {n_inner}.",
@@ -412,21 +477,35 @@ class Rows:
                 n_stream=len(stream),
                 n_inner=n_inner,
             )
-        self.stream, self.special = stream, special
-        self.n_inner, self.batch, self.seed = n_inner, batch, seed
+        self.stream, self.n_inner, self.batch, self.seed = stream, n_inner, batch, seed
         self.n_rows = len(stream) // n_inner
         self._begins = lru_cache(maxsize=2)(self._begins_of_epoch)
 
-    def of_step(self, step: int) -> Ids:
-        """Return the rows [batch, L] of a step (from 1)."""
+    def begins_of_step(self, step: int) -> Ids:
+        """Return where the rows of a step (from 1) begin, [batch]."""
         numbers = np.arange((step - 1) * self.batch, step * self.batch)
         epochs, places = np.divmod(numbers, self.n_rows)
-        begins = np.concatenate(
+        return np.concatenate(
             [self._begins(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
         )
-        return self.special.add_frame(
-            self.stream.read_ids((begins[:, None] + np.arange(self.n_inner)) % len(self.stream))
-        )
+
+    def covers(self, places: Ids, *, n_steps: int, n_more: int = 0) -> BoolArray:
+        """Return whether one row of the first `n_steps` steps holds each place and `n_more` behind.
+
+        A row holds the `n_inner` tokens from its beginning on.
+        """
+        is_covered = np.zeros(places.shape, dtype=np.bool_)
+        n_left = n_steps * self.batch
+        for epoch in range(math.ceil(n_left / self.n_rows)):
+            begins = np.sort(self._begins(epoch)[: n_left - epoch * self.n_rows])
+            # Rows that follow the offset of an epoch may begin behind the end of the stream.
+            for laps in (0, len(self.stream)):
+                before = np.searchsorted(begins, places + laps, side="right") - 1
+                distance = places + laps - begins[before]
+                is_covered |= (before >= 0) & (distance + n_more < self.n_inner)
+            if is_covered.all():
+                break
+        return is_covered
 
     def _begins_of_epoch(self, epoch: int) -> Ids:
         """Return where the rows of an epoch begin in the stream."""
@@ -435,33 +514,62 @@ class Rows:
         return begins
 
 
+class Rows(RowPlaces):
+    """Rows of which a masked language model predicts some tokens: `n_inner` tokens in a frame."""
+
+    def __init__(
+        self, stream: Stream, special: SpecialIds, n_inner: int, batch: int, seed: int
+    ) -> None:
+        super().__init__(stream, n_inner, batch, seed)
+        self.special = special
+
+    def of_step(self, step: int) -> Ids:
+        """Return the rows [batch, L] of a step (from 1)."""
+        places = self.begins_of_step(step)[:, None] + np.arange(self.n_inner)
+        return self.special.add_frame(self.stream.read_ids(places % len(self.stream)))
+
+
+Predicted = TypeVar("Predicted")
+
+
 @dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Held-out rows; rows and masks are always the same.
+class HeldOut(Generic[Predicted]):
+    """Held-out rows; the rows and their predicted tokens are always the same.
 
     `unigram_loss`, in nats per token, is the loss of predicting each token by its frequency in the
     training notes, with each count raised by one. A model that has learned only word frequencies
     does not get below it.
     """
 
-    rows: MaskedRows
+    rows: Predicted
     unigram_loss: float
 
 
 def draw_held_out(
     tokens: TokenFile, split: Split, *, special: SpecialIds, settings: TrainSettings
-) -> HeldOut | None:
+) -> HeldOut[MaskedRows] | None:
     """Return evenly spread rows of the held-out notes; None if no notes are held out."""
     stream = Stream(tokens, split.held_out)
     if not len(stream):
         return None
     n_inner = min(settings.n_inner, len(stream))
-    n_rows = len(stream) // n_inner
-    chosen = np.linspace(0, n_rows - 1, min(n_rows, _MOST_HELD_OUT_ROWS)).astype(np.int64)
-    rows = special.add_frame(stream.read_ids(chosen[:, None] * n_inner + np.arange(n_inner)))
+    places = spread_rows(stream, n_inner)[:, None] + np.arange(n_inner)
+    rows = special.add_frame(stream.read_ids(places))
     rng = generator(settings.seed, "held-out masks")
     masked = mask_rows(rows, special=special, share=settings.mask_share, rng=rng)
     counts = Stream(tokens, split.train).counts(special.n_vocabulary)
     counts[special.sep] = 0  # never predicted
+    return HeldOut(masked, compute_unigram_loss(counts, masked.targets))
+
+
+def spread_rows(stream: Stream, n_inner: int) -> Ids:
+    """Return where evenly spread rows of `n_inner` tokens begin, as many as are measured."""
+    n_rows = len(stream) // n_inner
+    chosen = np.linspace(0, n_rows - 1, min(n_rows, _MOST_HELD_OUT_ROWS)).astype(np.int64)
+    return chosen * n_inner
+
+
+def compute_unigram_loss(counts: Ids, targets: Ids) -> float:
+    """Return the loss of predicting targets by counts [n_vocabulary] of training tokens."""
     share = (counts + 1.0) / (counts.sum() + len(counts))
-    return HeldOut(masked, -math.fsum(np.log(share[masked.targets]).ravel()) / masked.targets.size)
+    return -math.fsum(np.log(share[targets]).ravel()) / targets.size

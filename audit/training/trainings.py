@@ -34,6 +34,8 @@ from audit.task import (
     read_file_states,
 )
 from audit.training.config import (
+    ADAPTER_RATE,
+    FULL_RATE,
     WHERE,
     LossCurve,
     LossPoint,
@@ -41,7 +43,8 @@ from audit.training.config import (
     make_loss_curve,
     read_losses,
 )
-from audit.training.tokens import prepare_sentences
+from audit.training.framing import make_framing
+from audit.training.tokens import NoteEncoder, SentenceEncoder
 
 TRAINING = "training.json"
 MODEL = "model"
@@ -78,6 +81,8 @@ class TrainingFacts(Record):
     """Steps after which a copy is stored."""
     n_listed_patients: int = 0
     """Number of patients who could not be held out, as their notes hold a listed name."""
+    n_canaries: int = 0
+    """Number of planted names; a causal model learns every token of each."""
     n_processes: int = 1
     """Number of processes that shared the passes of each step at the start."""
 
@@ -264,7 +269,7 @@ class PretrainTask(Task):
 
     def help(self) -> None:
         """Learn beside the first process that torchrun started; only the first one answers."""
-        from audit.training.masked_lm import train
+        from audit.training.pretraining import train
 
         question = self.question()
         if not self.read_answer(question):
@@ -281,7 +286,7 @@ class PretrainTask(Task):
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Train, or resume a training, and return its identifier."""
-        from audit.training.masked_lm import train
+        from audit.training.pretraining import train
 
         def tell(point: LossPoint) -> None:
             if text := point.describe():
@@ -339,7 +344,7 @@ def make_sibling_task(
     )
 
 
-PRESETS = ("small", "clinicalbert", "scratch")
+_PRESETS, _CAUSAL_PRESETS = ("small", "clinicalbert", "scratch"), ("adapter", "small", "fresh")
 _SMALL_EPOCHS, _SMALL_STEPS = 10, 2_000
 SAMPLE_BYTES = 1_000_000
 """Bytes of a file that are read to estimate the tokens of the whole file."""
@@ -370,25 +375,34 @@ class TrainingPlan:
     steps_per_epoch: float
 
 
+def list_presets(*, is_causal: bool) -> tuple[str, ...]:
+    """Return the codes of the ready-made settings for a kind of model, the usual one first."""
+    return _CAUSAL_PRESETS if is_causal else _PRESETS
+
+
 def choose_preset(code: str, *, parent: ModelSummary, n_tokens: int) -> TrainSettings:
-    """Return the settings of one of `PRESETS` for a general model and `n_tokens` tokens of notes.
+    """Return ready-made settings for a general model and `n_tokens` tokens of notes.
 
     "clinicalbert" are the paper's settings. "scratch" are the same from fresh weights, with BERT's
-    own learning rate (Devlin et al. 2019). "small" makes a few passes over the notes, which a CPU
-    can do.
+    own learning rate (Devlin et al. 2019), and "fresh" those for a causal model. "small" makes a
+    few passes over the notes, which a CPU can do, and "adapter" does so with an adapter.
     """
-    row = min(128, parent.config.n_positions)
+    is_small, is_causal = parent.config.hidden_size <= _SMALL_WIDTH, parent.config.is_causal
+    row = TrainSettings(n_tokens=min(128, parent.config.n_positions), is_causal=is_causal)
     if code == "clinicalbert":
-        return TrainSettings(n_tokens=row)
-    if code == "scratch":
-        return TrainSettings(n_tokens=row, from_scratch=True, learning_rate=1e-4)
-    small = TrainSettings(
-        n_tokens=row,
+        return row
+    if code in ("scratch", "fresh"):
+        return row.with_(from_scratch=True, learning_rate=3e-4 if is_causal else 1e-4)
+    rate = 5e-4 if is_small else FULL_RATE if is_causal else 1e-4
+    if code == "adapter":
+        row = row.with_(lora_rank=16)
+        rate = 2e-3 if is_small else ADAPTER_RATE
+    small = row.with_(
         batch=32,
         micro_batch=32,
         n_epochs=_SMALL_EPOCHS,
         held_out_share=0.05,
-        learning_rate=5e-4 if parent.config.hidden_size <= _SMALL_WIDTH else 1e-4,
+        learning_rate=rate,
     )
     n_steps = small.steps(n_tokens)
     if n_steps > _SMALL_STEPS:
@@ -408,22 +422,25 @@ def measure_notes(path: Path, *, n_notes: int, model: Path) -> NotesLoad:
     try:
         with path.open("rb") as file:
             lines, is_exact = file.readlines(SAMPLE_BYTES), not file.read(1)
-        prepared = [prepare_sentences(str(json.loads(line)["text"])) for line in lines]
+        texts = [str(json.loads(line)["text"]) for line in lines]
     except (OSError, ValueError, KeyError, TypeError):
         raise make_unreadable_error() from None
-    texts = [sentences for sentences in prepared if sentences]
-    n_tokens = call_limited(_count_tokens, texts, model, place=find_display_name(model))
+    counts = call_limited(_count_tokens, texts, model, place=find_display_name(model))
     share = sum(map(len, lines)) / path.stat().st_size if lines else 1.0
-    return NotesLoad(len(texts) if is_exact else n_notes, round(n_tokens / share), is_exact, free)
+    n_read = sum(count > 0 for count in counts)
+    n_tokens = round(sum(counts) / share)
+    return NotesLoad(n_read if is_exact else n_notes, n_tokens, is_exact, free)
 
 
-def _count_tokens(texts: Sequence[list[str]], model: Path) -> int:
-    split = load_tokenizer(model)
-    rows = (
-        split(sentences, add_special_tokens=False, verbose=False)["input_ids"]
-        for sentences in texts
+def _count_tokens(texts: Sequence[str], model: Path) -> list[int]:
+    """Return the tokens of each text as a training of the model reads it, without a frame."""
+    is_causal, tokenizer = inspect_model(model).config.is_causal, load_tokenizer(model)
+    encoder: NoteEncoder = (
+        make_framing(tokenizer, TrainSettings(is_causal=True))
+        if is_causal
+        else SentenceEncoder(tokenizer)
     )
-    return sum(1 + sum(map(len, row)) for row in rows)
+    return [len(encoder.encode(text)[0]) for text in texts]
 
 
 def make_training_plan(

@@ -20,7 +20,6 @@ from audit.task import queue_of
 from audit.training.config import LossCurve, TrainSettings
 from audit.training.trainings import (
     MODELS,
-    PRESETS,
     NotesLoad,
     PretrainTask,
     TextSource,
@@ -29,6 +28,7 @@ from audit.training.trainings import (
     choose_preset,
     find_pair,
     find_trained_model,
+    list_presets,
     make_sibling_task,
     make_training_plan,
 )
@@ -54,8 +54,12 @@ from pages.ui.section import (
 )
 from pages.ui.state import draw_link, go_to, write_parameter
 
-LENGTH = ("n_epochs", "n_steps")
+LENGTH = ("n_epochs", "n_steps", "lora_rank", "lora_alpha")
 REST = (
+    "lora_dropout",
+    "loss_on",
+    "frame",
+    "header",
     "n_tokens",
     "learning_rate",
     "batch",
@@ -159,6 +163,7 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
                 n_held_out=f"{model_facts.n_held_out_documents:,}",
             ),
             "how": _settings_text(say, model_facts.settings),
+            **_describe_canaries(say, model_facts.n_canaries),
             "length": say.text(
                 "train_fact_done",
                 n=f"{model.n_steps_done:,}",
@@ -212,7 +217,15 @@ def _settings_text(say: Words, settings: TrainSettings) -> str:
 
 
 def _start_name(say: Words, name: str, settings: TrainSettings) -> str:
+    if settings.lora_rank:
+        return say.text("train_fact_adapter", name=name, rank=f"{settings.lora_rank:,}")
     return say.text("train_fact_scratch", name=name) if settings.from_scratch else name
+
+
+def _describe_canaries(say: Words, n_canaries: int) -> dict[str, str]:
+    if not n_canaries:
+        return {}
+    return {"canaries": say.text("train_fact_canaries", n=f"{n_canaries:,}")}
 
 
 def _epochs(n: float) -> str:
@@ -380,7 +393,8 @@ def draw_new(say: Words) -> None:
             if parent is None or corpus is None:
                 return
             assert parent.summary is not None
-            code = choose(say, "train_preset", PRESETS)
+            is_causal = parent.summary.config.is_causal
+            code = choose(say, "train_preset", list_presets(is_causal=is_causal))
             title = ask_line(say, "train_title")
             with st.spinner(say.text("train_counting")):
                 load = cached.text_load(corpus, source=source, model=parent.path)
@@ -445,10 +459,14 @@ def _ask_task(say: Words, defaults: PretrainTask, *, key: str) -> PretrainTask:
     invalid.
     """
     settings = defaults.settings
-    entries = ask_fields(say, settings, words="train", fields=LENGTH, key=key)
+    idle_fields = settings.list_idle_fields(is_causal=settings.is_causal)
+    length, rest = (
+        [field for field in fields if field not in idle_fields] for fields in (LENGTH, REST)
+    )
+    entries = ask_fields(say, settings, words="train", fields=length, key=key)
     with st.expander(say.text("train_details"), key="train_details"):
         draw_remark(say, "train_details_below")
-        entries |= ask_fields(say, settings, words="train", fields=REST, key=key)
+        entries |= ask_fields(say, settings, words="train", fields=rest, key=key)
         device = ask_fields(say, defaults, words="train", fields=("device",), key="train_device")
     return defaults.with_(settings=settings.with_(**entries), **device)
 

@@ -49,12 +49,19 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("self", "task", "asked", "order"),
     ),
     "PretrainTask": (
-        ("audit/training/trainings.py", "audit/training/masked_lm.py", "audit/training/tokens.py"),
+        (
+            "audit/training/trainings.py",
+            "audit/training/pretraining.py",
+            "audit/training/tokens.py",
+        ),
         ("self", "task", "order"),
     ),
     "TrainSettings": (
         (
+            "audit/training/pretraining.py",
             "audit/training/masked_lm.py",
+            "audit/training/notes_learner.py",
+            "audit/training/framing.py",
             "audit/training/loop.py",
             "audit/training/tokens.py",
             "audit/training/trainings.py",
@@ -90,7 +97,7 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         ("self", "settings"),
     ),
-    "Lora": (("audit/deid/learn/tuning.py",), ("lora",)),
+    "Lora": (("audit/training/causal_lm.py",), ("lora",)),
     "LeakageTask": (("audit/experiment/leakage.py",), ("self", "order")),
     "BenchSettings": (
         (
@@ -326,6 +333,8 @@ IDLE = (
     ("pretrain --general g --corpus c", "--column text=body", "--notes"),
     ("pretrain --general g --notes n --epochs 2", "--steps 9", "--epochs"),
     ("pretrain --general g --notes n --held-out 0", "--evaluate-every 9", "--held-out 0"),
+    ("pretrain --general g --notes n", "--lora-alpha 8", "--lora-rank"),
+    ("pretrain --general g --notes n", "--lora-dropout 0", "--lora-rank"),
 )
 
 

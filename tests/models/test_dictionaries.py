@@ -14,7 +14,7 @@ import transformers
 from audit.errors import AuditError
 from audit.models.inspect import compute_model_digest, inspect_model
 from audit.models.load import load_model, load_pair
-from audit.training.masked_lm import write_model
+from audit.training.notes_learner import write_model
 from tests.models.editing import edit_json
 from tests.models.make_models import make_japanese_bert
 from tests.models.make_tokenizers import compile_dictionary, write_dictionary

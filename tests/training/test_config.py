@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from audit.errors import AuditError
 from audit.training.config import (
+    Lora,
     LossPoint,
     TrainSettings,
     append_point,
@@ -44,7 +45,22 @@ def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
     }
     settings = TrainSettings()
     assert settings.decisive() == decisive
-    assert settings.plain() == decisive | {"evaluate_every": 1000, "checkpoint_every": 1000}
+    causal = {
+        "is_causal": False,
+        "lora_rank": 0,
+        "lora_alpha": 32.0,
+        "lora_dropout": 0.05,
+        "frame": "plain",
+        "header": "",
+        "loss_on": "all",
+    }
+    intervals = {"evaluate_every": 1000, "checkpoint_every": 1000}
+    assert settings.plain() == decisive | causal | intervals
+    adapter = TrainSettings(is_causal=True, lora_rank=8, lora_alpha=16.0)
+    chosen = {"is_causal": True, "lora_rank": 8, "lora_alpha": 16.0}
+    assert adapter.decisive() == decisive | chosen
+    assert (settings.lora, adapter.lora) == (None, Lora(rank=8, alpha=16.0, dropout=0.05))
+    assert (settings.n_inner, adapter.n_inner) == (126, 128)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +80,14 @@ def test_the_defaults_are_the_papers_and_what_decides_the_weights() -> None:
         {"held_out_share": 0.51},
         {"seed": 2**63},
         {"checkpoint_every": 0},
+        {"lora_rank": 8},
+        {"header": "Note:"},
+        {"loss_on": "note"},
+        {"is_causal": True, "mask_share": 0.3},
+        {"is_causal": True, "head_learning_rate": 1e-3},
+        {"is_causal": True, "lora_rank": 8, "from_scratch": True},
+        {"is_causal": True, "lora_rank": -1},
+        {"is_causal": True, "frame": "chat"},
     ],
 )
 def test_what_is_out_of_range_is_refused(wrong: dict[str, object]) -> None:

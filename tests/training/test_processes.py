@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from audit.errors import AuditCancelled, AuditError
 from audit.training.config import LossPoint, read_losses
-from audit.training.masked_lm import train
+from audit.training.pretraining import train
 from tests.training.make_training import make_order
 
 OPTIONS = {

@@ -24,7 +24,7 @@ from audit.progress import Progress
 from audit.rng import generator
 from audit.training import loop
 from audit.training.config import read_losses
-from audit.training.masked_lm import fix_sum_order, train
+from audit.training.pretraining import fix_sum_order, train
 from audit.training.tokens import (
     Rows,
     SpecialIds,
@@ -43,7 +43,7 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from tests.training.make_training import make_order
-from audit.training.masked_lm import train
+from audit.training.pretraining import train
 def killed(point):
     if point.step == 20:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -131,6 +131,7 @@ def test_what_is_kept_and_told(finished_training: tuple[Path, TrainedModel]) -> 
         "kernels": facts["kernels"],
         "snapshots": [],
         "n_listed_patients": 0,
+        "n_canaries": 0,
         "n_processes": 1,
     }
     points = read_losses(result.folder)

@@ -15,12 +15,21 @@ from audit.deid.find.taggers import TRAINED, network_folder, tagger_dir
 from audit.errors import AuditError
 from audit.home import make_salted_code
 from audit.shelf import JSON
-from audit.task import Contact, Device, Question, Record, Task, queue_of, read_file_states
-from audit.training.config import LoopSettings, LossPoint, Rate, Rows, ScheduledSettings, Share
+from audit.task import Contact, Device, Question, Task, queue_of, read_file_states
+from audit.training.config import (
+    ADAPTER_RATE,
+    FULL_RATE,
+    LoopSettings,
+    Lora,
+    LossPoint,
+    Rate,
+    Rows,
+    ScheduledSettings,
+    Share,
+)
 from audit.words import Language
 
 WHERE = "tagger settings"
-_FULL_RATE, _LORA_RATE = 2e-5, 2e-4
 HiddenShare = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -103,19 +112,6 @@ def make_token_settings(changes: Mapping[str, Any], *, defaults: Defaults) -> Ta
     return TaggerSettings(**settings | dict(changes))
 
 
-class Lora(Record):
-    """A low-rank adapter of all linear modules but the output layer; the weights are frozen.
-
-    Source: Hu et al. 2021, LoRA (arXiv 2106.09685).
-    """
-
-    rank: int = Field(default=16, ge=1, le=1024, description="of the adapter's matrices")
-    alpha: float = Field(
-        default=32.0, ge=1e-3, le=1e4, description="the adapter counts alpha / rank times"
-    )
-    dropout: float = Field(default=0.05, ge=0, le=0.9, description="of the adapter's input")
-
-
 class TuningSettings(ScheduledSettings):
     """How a language model is tuned to copy notes with tags.
 
@@ -153,7 +149,7 @@ class TuningSettings(ScheduledSettings):
         """The learning rate of the settings, or the default for what is tuned."""
         if self.learning_rate is not None:
             return self.learning_rate
-        return _FULL_RATE if self.lora is None else _LORA_RATE
+        return FULL_RATE if self.lora is None else ADAPTER_RATE
 
     def n_steps(self, n_windows: int) -> int:
         """Return the number of steps of a tuning on `n_windows` windows."""

@@ -9,9 +9,7 @@ Source: paper 002, section 2.3 (supervised fine-tuning on note -> note with tags
 from __future__ import annotations
 
 import hashlib
-import importlib
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -38,14 +36,14 @@ from audit.deid.find.causal_model import (
 from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import GenerativeFacts
 from audit.deid.find.windows import Window
-from audit.deid.learn.tagger_task import Lora, TuningSettings
+from audit.deid.learn.tagger_task import TuningSettings
 from audit.deid.learn.training import read_material
 from audit.errors import AuditError
 from audit.models.library import Tokenizer
 from audit.notes.formats import flatten_spans, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
 from audit.progress import ProgressListener, StopQuestion
-from audit.rng import generator, torch_seed
+from audit.rng import generator
 from audit.shelf import (
     digest_json,
     hold_training_folder,
@@ -53,6 +51,7 @@ from audit.shelf import (
     whole_folder,
     write_whole,
 )
+from audit.training.causal_lm import add_adapter
 from audit.training.config import read_losses
 from audit.training.loop import VERSIONS, Hardware, Learner, PointListener, adamw
 
@@ -290,26 +289,6 @@ def _draw_order(seed: int, epoch: int, n_rows: int) -> list[int]:
     """Return the order of the rows in an epoch."""
     order: list[int] = generator(seed, "tuning order", epoch).permutation(n_rows).tolist()
     return order
-
-
-def add_adapter(model: nn.Module, lora: Lora, *, seed: int) -> nn.Module:
-    """Return the model with a new adapter, which changes no answer yet; all else is frozen."""
-    peft = importlib.import_module("peft")
-    config = peft.LoraConfig(
-        task_type="CAUSAL_LM",
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules="all-linear",
-        bias="none",
-    )
-    device = next(model.parameters()).device
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of models whose layers are stored transposed
-        torch.manual_seed(torch_seed(seed, "adapter"))
-        adapted_model: nn.Module = peft.get_peft_model(model, config)
-        return adapted_model
 
 
 _VERSION = 2

@@ -29,13 +29,13 @@ from audit.deid.find.causal_model import (
 )
 from audit.deid.find.tagger_facts import GenerativeFacts
 from audit.deid.find.taggers import find_trained_tagger, list_taggers, load_tagger
-from audit.deid.learn.tagger_task import Lora, TaggerTask, TuningSettings
+from audit.deid.learn.tagger_task import TaggerTask, TuningSettings
 from audit.deid.learn.tuning import CopyLearner, Example
 from audit.errors import AuditCancelled, AuditError
 from audit.jobs.service import KINDS
 from audit.notes.formats import read_jsonl
 from audit.notes.spans import TaggedDocument
-from audit.training.config import LossPoint, read_losses
+from audit.training.config import Lora, LossPoint, read_losses
 from audit.training.loop import Hardware, Learner
 from tests.deid.generation.tiny_model import (
     TEXTS,
