@@ -16,6 +16,7 @@ from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
 from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.models import registry
+from audit.models.inspect import AdapterSummary
 from audit.models.registry import PairCheck, RegisteredModel, look_up_digest
 from audit.names.candidates import Candidates
 from audit.names.files import encode_names_csv
@@ -81,7 +82,7 @@ def draw(say: Words) -> None:
     if is_whole:  # only the model remains to be chosen
         rest = rest.expander(say.text("audit_like_rest"), key="taken_over")
     with rest, draw_step_card(say, "audit_names", number=2) as is_done:
-        names = draw_names(say, hospital=None if pair is None else pair["hospital"])
+        names = draw_names(say, hospital=None if pair is None else find_text_model(pair))
         is_done(names is not None)
         passages = draw_passages(say, names=names)
     if passages is not None:
@@ -165,15 +166,36 @@ def stop_repeating() -> None:
 
 def draw_models(say: Words) -> Pair | None:
     """Draw the choice of models; return the pair, or None if it is incomplete or not comparable."""
-    models, pair = cached.models(), {}
-    options = model_names(say, models)
-    for field, column in zip(("general", "hospital"), st.columns(2, gap="large"), strict=True):
-        with column:
-            code = pick(say, f"audit_model_{field}", options)
-        if (model := registry.find_model(code, models=models)) is not None:
-            pair[field] = model
+    models = cached.models()
+    left, right = st.columns(2, gap="large")
+    with right:
+        code = pick(say, "audit_model_hospital", model_names(say, models, with_adapters=True))
+    hospital = registry.find_model(code, models=models)
+    is_adapter = hospital is not None and hospital.adapter is not None
+    with left:
+        bases = registry.find_bases(hospital, models) if hospital and is_adapter else models
+        code = pick(say, "audit_model_general", model_names(say, bases))
+        general = registry.find_model(code, models=bases)
+        if hospital and hospital.adapter:
+            draw_bases(say, hospital.adapter, n_bases=len(bases))
     draw_folders(say, models)
+    if is_adapter and general is None:
+        return None
+    chosen_models = {"general": general, "hospital": hospital}
+    pair = {field: model for field, model in chosen_models.items() if model is not None}
     return pair if pair and draw_pair(say, pair) else None
+
+
+def draw_bases(say: Words, adapter: AdapterSummary, *, n_bases: int) -> None:
+    """Draw what an adapter says about its base, and whether any listed model has its shapes."""
+    declared = adapter.base or say.text("audit_base_unnamed")
+    facts = {"rank": ", ".join(map(str, adapter.ranks)), "n": f"{adapter.n_parameters:,}"}
+    draw_remark(say, "audit_bases" if n_bases else "audit_no_base", declared=declared, **facts)
+
+
+def find_text_model(pair: Pair) -> RegisteredModel:
+    """Return the model whose tokenizer splits text for both models of a pair."""
+    return pair["general"] if pair["hospital"].adapter else pair["hospital"]
 
 
 def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
@@ -205,7 +227,9 @@ def draw_pair(say: Words, pair: Pair) -> bool:
     try:
         check = cached.check_pair(paths[0], paths[-1])
         with st.spinner(say.text("audit_digest_wait")):
-            digests = dict(zip(pair, map(look_up_digest, paths), strict=True))
+            digests = {field: look_up_digest(model.path) for field, model in pair.items()}
+            if len(pair) == 2:
+                digests["hospital"] = registry.look_up_hospital_digest(*paths)
     except AuditError as error:
         blocks.draw_refusal(say, error)
         return False

@@ -10,6 +10,7 @@ Source: Hu et al., LoRA, 2021, section 4.1; the files are those that peft writes
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -21,19 +22,31 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 
 from audit.errors import AuditError
-from audit.foreign import name_place, open_regular, refuse_errors
-from audit.models.model_folder import COPY_FILE, ModelFolder, make_printable, open_folder
+from audit.foreign import locate_errors, name_place, open_regular, refuse_errors
+from audit.models.layouts import list_embeddings, list_module_sizes
+from audit.models.model_config import ModelConfig
+from audit.models.model_folder import (
+    ADAPTER_FILE,
+    COPY_FILE,
+    INDEX_FILE,
+    SINGLE_FILE,
+    ModelFolder,
+    make_printable,
+    open_folder,
+)
+from audit.models.tokenizer_files import has_tokenizer, read_tokenizer_bytes
 from audit.models.weights_header import Header, read_header
 from audit.shelf import digest_json, fingerprint
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-SETTINGS_FILE, WEIGHTS_FILE = "adapter_config.json", "adapter_model.safetensors"
+SETTINGS_FILE, WEIGHTS_FILE = ADAPTER_FILE, "adapter_model.safetensors"
 _PICKLE_FILE = "adapter_model.bin"
 _MAX_CONFIG_BYTES = 1_000_000
 _PREFIX = "base_model.model."
 _FLOATS = ("F16", "BF16", "F32")
+_TRAINED_BASE = "Choose the model on which the adapter was trained."
 
 ModuleName = Annotated[str, StringConstraints(pattern=r"^\^?[A-Za-z_][\w.]{0,199}$")]
 """A module's name or the end of one; peft reads it as a pattern, which plain names do not need."""
@@ -121,21 +134,67 @@ class Adapter:
     replacements: Mapping[str, str]
     header: Header = field(repr=False)
     base: str = ""
+    tokenizer_digests: Mapping[str, str] = field(default_factory=dict)
+    """File of the adapter's own tokenizer -> SHA-256 of its content; empty if it has none."""
 
     @property
     def weights(self) -> Path:
         """The file of the weights."""
         return self.folder.path / WEIGHTS_FILE
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the settings in force and of every byte of the weights."""
-        settings = self.settings.model_dump(mode="json")
-        return digest_json({"settings": settings, "weights": fingerprint(self.weights)})
+    @property
+    def n_parameters(self) -> int:
+        """The number of learnt parameters."""
+        return sum(math.prod(shape) for _, shape in self.header.values())
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the changes, the lowest first, each once."""
+        return tuple(sorted({self.settings.rank(module) for module in self.changes}))
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        """Return the shape of a stored tensor, by its name in the base model."""
+        return self.header[f"{_PREFIX}{tensor}"][1]
+
+    def sizes(self, module: str) -> tuple[int, int]:
+        """Return the numbers of inputs and outputs of a changed module."""
+        down, up = (self.shape(_name_side(self.header, module, side)) for side in "AB")
+        return down[1], up[0]
+
+    def adapt_config(self, config: ModelConfig) -> ModelConfig:
+        """Return the settings of the base with the adapter's number of tokens."""
+        n_rows = [self.shape(name)[0] for name in self.replacements.values()]
+        return config.model_copy(update={"vocab_size": max(n_rows)}) if n_rows else config
+
+    def digest(self, weights: str = "") -> str:
+        """Return the SHA-256 of the settings in force, the weights and the own tokenizer.
+
+        `weights` is the SHA-256 of the file of the weights, if that is known.
+        """
+        content = {
+            "settings": self.settings.model_dump(mode="json"),
+            "weights": weights or fingerprint(self.weights),
+        }
+        if self.tokenizer_digests:
+            content["tokenizer_files"] = dict(self.tokenizer_digests)
+        return digest_json(content)
+
+
+def is_declared(declared: str, *, name: str) -> bool:
+    """Return whether a base model has the name that an adapter declares, wherever either lies."""
+    last_parts = [text.replace("--", "/").rpartition("/")[2] for text in (declared, name)]
+    return bool(declared) and last_parts[0].casefold() == last_parts[1].casefold()
+
+
+def join_digests(base: str, adapter: str) -> str:
+    """Return the digest of a base model with an adapter, from those of both."""
+    return digest_json({"base": base, "adapter": adapter})
 
 
 def is_adapter_folder(folder: ModelFolder) -> bool:
     """Return whether a directory holds an adapter in place of a whole model."""
-    return SETTINGS_FILE in folder.files
+    is_whole = SINGLE_FILE in folder.files or INDEX_FILE in folder.files
+    return SETTINGS_FILE in folder.files and not is_whole
 
 
 def read_adapter(path: Path) -> Adapter:
@@ -154,7 +213,42 @@ def read_adapter(path: Path) -> Adapter:
         header = read_header(folder.path / WEIGHTS_FILE)
         changes, replacements = _sort_tensors(header, settings)
     base = make_printable(str(raw.get("base_model_name_or_path") or ""))
-    return Adapter(folder, settings, changes, replacements, header, base)
+    tokenizer = read_tokenizer_bytes(folder) if has_tokenizer(folder) else {}
+    digests = {file: hashlib.sha256(data).hexdigest() for file, data in tokenizer.items()}
+    return Adapter(folder, settings, changes, replacements, header, base, digests)
+
+
+def refuse_other_base(adapter: Adapter, config: ModelConfig, *, base: str) -> None:
+    """Refuse a base model, called `base`, of another kind or shape than the adapter's."""
+    place = adapter.folder.locate(WEIGHTS_FILE)
+    if not config.is_causal:
+        raise AuditError(
+            "An adapter can only be audited on a causal language model, and {base} is a masked "
+            "one.",
+            where=adapter.folder.name,
+            do="Merge the adapter into its base with PEFT's merge_and_unload, and choose the "
+            "result.",
+            base=base,
+        )
+    sizes, embeddings = list_module_sizes(config), list_embeddings(config)
+    for module, tensor in adapter.replacements.items():
+        n_rows, width = adapter.shape(tensor)
+        own_sizes = sizes.get(module, (0, 0))
+        own_rows, own_width = own_sizes if module in embeddings else own_sizes[::-1]
+        if width != own_width or n_rows < own_rows:
+            raise _make_base_error(module, place=place)
+    for module in adapter.changes:
+        if sizes.get(module) != adapter.sizes(module):
+            raise _make_base_error(module, place=place)
+    is_linear_alone = adapter.settings.target_modules == "all-linear"
+    for module in sizes.keys() - adapter.changes - (embeddings if is_linear_alone else set()):
+        if adapter.settings.is_target(module):
+            raise AuditError(
+                'The adapter lacks a change of "{module}", which this general model has.',
+                where=place,
+                do=_TRAINED_BASE,
+                module=module,
+            )
 
 
 def _parse_settings(raw: Mapping[str, JsonValue], *, place: str) -> AdapterSettings:
@@ -247,18 +341,27 @@ class Switch:
             self.is_on = before
 
 
-def attach_adapter(model: nn.Module, adapter: Adapter) -> Switch:
+def read_adapter_weights(adapter: Adapter) -> bytes:
+    """Return the content of the file of an adapter's weights."""
+    place = adapter.folder.locate(WEIGHTS_FILE)
+    with locate_errors(place), open_regular(adapter.weights) as file:
+        return file.read()
+
+
+def attach_adapter(model: nn.Module, adapter: Adapter, *, weights: bytes | None = None) -> Switch:
     """Add an adapter to its base model in memory; return the switch that turns it off.
 
-    Raises AuditError unless every changed module is in the model and has the adapter's shapes, or
-    if a number is not finite.
+    `weights` is the content of the file of the adapter's weights, if that has been read. Raises
+    AuditError unless every changed module is in the model and has the adapter's shapes, or if a
+    number is not finite.
     """
     from torch.nn import Embedding
 
     from audit.models.low_rank import LowRankEmbedding, LowRankLinear, Replaced
 
     place, switch = adapter.folder.locate(WEIGHTS_FILE), Switch()
-    tensors, modules = _load_tensors(adapter), dict(model.named_modules())
+    weights = read_adapter_weights(adapter) if weights is None else weights
+    tensors, modules = _load_tensors(adapter, weights), dict(model.named_modules())
     new_modules: dict[str, nn.Module] = {}
     for name, tensor_name in adapter.replacements.items():
         weight = tensors[tensor_name]
@@ -271,7 +374,7 @@ def attach_adapter(model: nn.Module, adapter: Adapter) -> Switch:
             if other_name == name or (is_tied and not is_apart):
                 new_modules[other_name] = Replaced(module, weight=weight, switch=switch)
     for name in adapter.changes:
-        down, up = (_find_side(tensors, name, side) for side in "AB")
+        down, up = (tensors[_name_side(adapter.header, name, side)] for side in "AB")
         if name not in modules or (down.shape[1], up.shape[0]) != _module_sizes(modules[name]):
             raise _make_base_error(name, place=place)
         kind = LowRankEmbedding if isinstance(modules[name], Embedding) else LowRankLinear
@@ -284,15 +387,22 @@ def attach_adapter(model: nn.Module, adapter: Adapter) -> Switch:
     return switch
 
 
-def _load_tensors(adapter: Adapter) -> dict[str, Tensor]:
+def is_unchanged(model: nn.Module) -> bool:
+    """Return whether the adapter of a model changes nothing that the model computes."""
+    from audit.models.low_rank import Changed
+
+    return not any(module.has_effect for module in model.modules() if isinstance(module, Changed))
+
+
+def _load_tensors(adapter: Adapter, weights: bytes) -> dict[str, Tensor]:
     """Read an adapter's tensors in float32, by their names in the base model."""
     import torch
     from safetensors.torch import load
 
     place = adapter.folder.locate(WEIGHTS_FILE)
     unreadable = AuditError("The file changed while it was being read.", where=place, do=COPY_FILE)
-    with refuse_errors(unreadable), open_regular(adapter.weights) as file:
-        stored = load(file.read())
+    with refuse_errors(unreadable):
+        stored = load(weights)
     tensors = {name.removeprefix(_PREFIX): tensor.float() for name, tensor in stored.items()}
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
@@ -305,9 +415,10 @@ def _load_tensors(adapter: Adapter) -> dict[str, Tensor]:
     return tensors
 
 
-def _find_side(tensors: Mapping[str, Tensor], module: str, side: str) -> Tensor:
+def _name_side(header: Header, module: str, side: str) -> str:
+    """Return the name of one of the two matrices that change a module."""
     names = (f"{module}.lora_{side}.weight", f"{module}.lora_embedding_{side}")
-    return next(tensors[name] for name in names if name in tensors)
+    return next(name for name in names if f"{_PREFIX}{name}" in header)
 
 
 def _module_sizes(module: nn.Module) -> tuple[int, int]:
@@ -330,6 +441,6 @@ def _make_base_error(module: str, *, place: str) -> AuditError:
     return AuditError(
         'The adapter changes "{module}", which this general model does not have in that shape.',
         where=place,
-        do="Choose the model on which the adapter was trained.",
+        do=_TRAINED_BASE,
         module=make_printable(module),
     )

@@ -7,7 +7,7 @@ refused. `load.py` reads the weights of models that pass.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from pydantic import JsonValue
 
 from audit.errors import AuditError
 from audit.foreign import locate_errors, name_place, refuse_errors
+from audit.models.adapters import is_adapter_folder, join_digests, read_adapter
 from audit.models.architectures import MAX_CONFIG_BYTES, parse_config
 from audit.models.conversion import Conversion, read_conversion
 from audit.models.layouts import complete_names, count_parameters, measure_pass
@@ -89,6 +90,23 @@ class ModelSummary:
     tokenizer: str
 
 
+@dataclass(frozen=True)
+class AdapterSummary:
+    """The facts about one adapter that a list of models shows.
+
+    `base` is the name of the base model that the training noted, "" for none; `targets` are the
+    last parts of the names of the changed modules, `replaced` those of modules that are stored
+    whole, and `ranks` the ranks of the changes.
+    """
+
+    name: str
+    n_parameters: int
+    base: str
+    ranks: tuple[int, ...]
+    targets: tuple[str, ...]
+    replaced: tuple[str, ...]
+
+
 def read_model_files(path: Path) -> ModelFiles:
     """Read and check all files of a model directory except the weights themselves."""
     folder = open_folder(path)
@@ -156,12 +174,46 @@ def inspect_model(path: Path) -> ModelSummary:
     )
 
 
+def inspect_adapter(path: Path) -> AdapterSummary:
+    """Return a summary of the adapter in a directory, without torch."""
+    folder = open_folder(path)
+    with refuse_unreadable_files(folder):
+        adapter = read_adapter(path)
+        return AdapterSummary(
+            folder.name,
+            adapter.n_parameters,
+            adapter.base,
+            adapter.ranks,
+            _list_last_parts(adapter.changes),
+            _list_last_parts(adapter.replacements),
+        )
+
+
+def _list_last_parts(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({name.rpartition(".")[2] for name in names}))
+
+
+def is_adapter(path: Path) -> bool:
+    """Return whether a directory holds an adapter in place of a whole model."""
+    return is_adapter_folder(open_folder(path))
+
+
 def compute_model_digest(path: Path) -> str:
-    """Return the SHA-256 of everything that determines a model, in hexadecimal.
+    """Return the SHA-256 of everything that determines a model or an adapter, in hexadecimal.
 
     The digest covers the used settings of `config.json`, all tokenizer files, and every byte of the
     weights. It does not depend on the place, the version or the name under which it was saved.
     """
+    folder = open_folder(path)
+    if is_adapter_folder(folder):
+        with refuse_unreadable_files(folder), locate_errors(folder.name):
+            return read_adapter(path).digest()
     files = read_model_files(path)
     with locate_errors(files.folder.locate(SINGLE_FILE)):
         return files.digest(fingerprint(files.weights))
+
+
+def compute_hospital_digest(general: Path, hospital: Path) -> str:
+    """Return the digest of the hospital's model of a pair, which may be an adapter on the other."""
+    digest = compute_model_digest(hospital)
+    return join_digests(compute_model_digest(general), digest) if is_adapter(hospital) else digest

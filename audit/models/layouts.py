@@ -29,6 +29,8 @@ class _Layout(NamedTuple):
     decoder: str
     bias: str
     not_in_first: tuple[str, ...] = ()
+    is_transposed: bool = False
+    """Whether the matrices of the layers have a row for each input, as those of GPT-2 do."""
 
 
 def _add_biases(parts: Mapping[str, str]) -> dict[str, str]:
@@ -164,7 +166,6 @@ _LAYOUTS = {
         }
         | _NORMS
     ),
-    # The matrices of GPT-2 have a column for each output.
     "gpt2": _Layout(
         "transformer",
         {"wte.weight": "vd", "wpe.weight": "pd"} | _add_biases({"ln_f": "d"}),
@@ -184,6 +185,7 @@ _LAYOUTS = {
         "wte.weight",
         "lm_head",
         "lm_head.bias",
+        is_transposed=True,
     ),
     "gpt_neox": _Layout(
         "gpt_neox",
@@ -404,6 +406,26 @@ def compute_expected_shapes(config: ModelConfig) -> dict[str, Shape]:
         if not condition or sizes[condition]:
             shapes[name] = tuple(sizes[letter] for letter in shape)
     return shapes
+
+
+def list_embeddings(config: ModelConfig) -> set[str]:
+    """Return the names of the modules that turn a token's number or place into a vector."""
+    layout = _LAYOUTS[config.architecture]
+    tables = {name for name, letters in layout.body.items() if letters[0] in "vp"}
+    return {f"{layout.root}.{name}".removesuffix(".weight") for name in tables}
+
+
+def list_module_sizes(config: ModelConfig) -> dict[str, tuple[int, int]]:
+    """Return the numbers of inputs and outputs of each module with a matrix, by its name."""
+    layout, embeddings = _LAYOUTS[config.architecture], list_embeddings(config)
+    sizes = {}
+    for name, shape in compute_expected_shapes(config).items():
+        module = name.removesuffix(".weight")
+        if len(shape) == 2 and module != name:
+            is_in_layer = layout.is_transposed and module != layout.decoder
+            has_row_for_input = module in embeddings or is_in_layer
+            sizes[module] = (shape[0], shape[1]) if has_row_for_input else (shape[1], shape[0])
+    return sizes
 
 
 def count_parameters(config: ModelConfig) -> int:

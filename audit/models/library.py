@@ -24,6 +24,8 @@ class Tokenizer(Protocol):
     """Only of a fast one."""
     mecab_kwargs: dict[str, JsonValue] | None
     """Only of a Japanese one that is not fast."""
+    cls_token: str | None
+    """None for the tokenizers of most causal models."""
     cls_token_id: int
     sep_token_id: int
     mask_token_id: int

@@ -12,7 +12,7 @@ import copy
 import hashlib
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,23 @@ from torch import Tensor, nn
 
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
-from audit.models.adapters import Switch
+from audit.models.adapters import (
+    Switch,
+    attach_adapter,
+    is_declared,
+    is_unchanged,
+    join_digests,
+    read_adapter,
+    read_adapter_weights,
+    refuse_other_base,
+)
 from audit.models.forward import compute_logits
-from audit.models.inspect import ModelFiles, read_model_files
+from audit.models.inspect import ModelFiles, is_adapter, read_model_files
 from audit.models.layouts import complete_names, compute_expected_shapes, find_shared_tensors
 from audit.models.library import Tokenizer
 from audit.models.model_config import ModelConfig, refuse_two_kinds
 from audit.models.model_folder import SINGLE_FILE
-from audit.models.tokenizer import build_tokenizer, refuse_unlike
+from audit.models.tokenizer import build_adapter_tokenizer, build_tokenizer, refuse_unlike
 from audit.models.weights_header import rename_tensors
 
 
@@ -63,6 +72,8 @@ class LoadedModel:
     """Name of the model whose head it has; "" for its own."""
     switch: Switch | None = None
     is_adapted: bool = False
+    declared_base: str = ""
+    """Name that the training of an adapter noted for its base; it is shown, never followed."""
 
     def running(self) -> AbstractContextManager[None]:
         """Return a context in which the module computes as this model does."""
@@ -81,7 +92,10 @@ class LoadedModel:
 
 def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
     """Load a masked or causal language model from a directory, in float32."""
-    files = read_model_files(path)
+    return _load_files(read_model_files(path), device=device)
+
+
+def _load_files(files: ModelFiles, *, device: str) -> LoadedModel:
     name = files.folder.name
     _refuse_without_memory(files)
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
@@ -193,8 +207,8 @@ def _refuse_overflow(
     )
     with refuse_errors(failure), torch.inference_mode():
         if config.is_causal:
-            ids = torch.tensor([tokenizer(_ANY_TEXT)["input_ids"] or [0]])
-            logits = model(ids[:, : config.n_positions], use_cache=False).logits
+            ids = torch.tensor([tokenizer(_ANY_TEXT)["input_ids"][: config.n_positions] or [0]])
+            logits = model(ids.to(next(model.parameters()).device), use_cache=False).logits
         else:
             ids = torch.tensor([[tokenizer.cls_token_id, tokenizer.mask_token_id]])
             logits = compute_logits(model, ids, positions=torch.tensor([[1]]))
@@ -257,6 +271,8 @@ class ModelPair:
         the word embedding or only equal to it make no difference.
         """
         general, hospital = self.general, self.hospital
+        if general.model is hospital.model:
+            return is_unchanged(general.model)
         if _list_settings(general) != _list_settings(hospital):
             return False
         weights, hospital_weights = general.model.state_dict(), hospital.model.state_dict()
@@ -291,7 +307,32 @@ class ModelPair:
         for side, loaded in (("general", self.general), ("hospital", self.hospital)):
             if loaded.head_of:
                 notes.append(Message(_BORROWED_HEAD, side=side, head=loaded.head_of))
-        return tuple(notes)
+        return (*notes, *([_note_base(self)] if self.hospital.is_adapted else []))
+
+
+def _note_base(pair: ModelPair) -> Message:
+    """Return the sentence that says on which base an adapter was put, and what it says itself."""
+    base, declared = pair.general.name, pair.hospital.declared_base
+    names = {"adapter": pair.hospital.name, "base": base, "declared": declared}
+    if not declared:
+        return Message(_BASE_UNNAMED, **names)
+    if is_declared(declared, name=base):
+        return Message(_BASE_NAMED, **names)
+    return Message(_BASE_OTHER, **names)
+
+
+_BASE_UNNAMED = (
+    "Base declared: the adapter {adapter} names no base model. It was put on {base}, whose shapes "
+    "fit. If it was trained on another model, the result means nothing."
+)
+_BASE_NAMED = (
+    "Base declared: the adapter {adapter} names {declared} as its base, and was put on {base}. The "
+    "names agree and the shapes fit; whether the numbers are those of the training, no file says."
+)
+_BASE_OTHER = (
+    "Base declared: the adapter {adapter} names {declared} as its base, and was put on {base}. The "
+    "names differ; if these are different models, the result means nothing."
+)
 
 
 _BORROWED_HEAD = (
@@ -307,10 +348,12 @@ def _list_settings(loaded: LoadedModel) -> dict[str, JsonValue]:
         "architecture": loaded.config.architecture,
         **loaded.config.library_settings,
     }
-    del settings["tie_word_embeddings"]
-    return settings
+    without_effect = ("tie_word_embeddings", *(_DROPOUT if loaded.config.is_causal else ()))
+    return {key: value for key, value in settings.items() if key not in without_effect}
 
 
+# Rates that only a training of a causal model uses.
+_DROPOUT = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
 _SHARED = (
     "architecture",
     "n_layers",
@@ -322,5 +365,42 @@ _SHARED = (
 
 
 def load_pair(general: Path, hospital: Path, *, device: str = "cpu") -> ModelPair:
-    """Load both models of an audit."""
-    return ModelPair(*(load_model(path, device=device) for path in (general, hospital)))
+    """Load both models of an audit; an adapter shares the module of its base."""
+    if is_adapter(hospital):
+        return _load_adapted_pair(general, hospital, device=device)
+    return _share_tokenizer(*(load_model(path, device=device) for path in (general, hospital)))
+
+
+def _load_adapted_pair(general: Path, hospital: Path, *, device: str) -> ModelPair:
+    """Load the base model once, and attach the adapter to it."""
+    adapter = read_adapter(hospital)
+    files = read_model_files(general)
+    refuse_other_base(adapter, files.config, base=files.folder.name)
+    base = _load_files(files, device=device)
+    config, name = adapter.adapt_config(base.config), adapter.folder.name
+    tokenizer = build_adapter_tokenizer(adapter, config=config) or base.tokenizer
+    weights = read_adapter_weights(adapter)
+    digest = join_digests(base.digest, adapter.digest(hashlib.sha256(weights).hexdigest()))
+    switch = attach_adapter(base.model, adapter, weights=weights)
+    adapted = LoadedModel(
+        base.model,
+        tokenizer,
+        digest,
+        config,
+        name,
+        switch=switch,
+        is_adapted=True,
+        declared_base=adapter.base,
+    )
+    with adapted.running():
+        _refuse_overflow(base.model, tokenizer, config=config, place=name)
+    return _share_tokenizer(replace(base, switch=switch), adapted)
+
+
+def _share_tokenizer(general: LoadedModel, hospital: LoadedModel) -> ModelPair:
+    """Return the pair of two models; if one knows more special tokens, both get the other's."""
+    pair = ModelPair(general, hospital)
+    smallest = min((general.tokenizer, hospital.tokenizer), key=len)
+    if len(general.tokenizer) == len(hospital.tokenizer):
+        return pair
+    return ModelPair(*(replace(loaded, tokenizer=smallest) for loaded in (general, hospital)))

@@ -11,7 +11,16 @@ if TYPE_CHECKING:
     from audit.models.adapters import Switch
 
 
-class _Changed(nn.Module):
+class Changed(nn.Module):
+    """A module of the base that an adapter changes."""
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the change can make a difference."""
+        raise NotImplementedError
+
+
+class _LowRank(Changed):
     """A module of the base with a change of low rank: `down` [r, i], `up` [o, r]."""
 
     down: Tensor
@@ -31,8 +40,13 @@ class _Changed(nn.Module):
         """The weight of the base, which other modules may share."""
         return self.base.weight  # type: ignore[return-value]
 
+    @property
+    def has_effect(self) -> bool:
+        """Whether the change can make a difference."""
+        return bool(self.up.any() and self.down.any())
 
-class LowRankLinear(_Changed):
+
+class LowRankLinear(_LowRank):
     """A linear module with a change of low rank."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,7 +60,7 @@ class LowRankLinear(_Changed):
         return y + (self.scale * change).to(y.dtype)
 
 
-class LowRankEmbedding(_Changed):
+class LowRankEmbedding(_LowRank):
     """An embedding with a change of low rank."""
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -58,7 +72,7 @@ class LowRankEmbedding(_Changed):
         return vectors + (self.scale * change).to(vectors.dtype)
 
 
-class Replaced(nn.Module):
+class Replaced(Changed):
     """An embedding or a head whose weight the adapter stores whole."""
 
     saved: Tensor
@@ -73,6 +87,11 @@ class Replaced(nn.Module):
     def weight(self) -> Tensor:
         """The weight of the base, which other modules may share."""
         return self.base.weight  # type: ignore[return-value]
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether the stored weight is another one than the base's."""
+        return not torch.equal(self.saved, self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what the base computes, or what it would with the stored weight."""

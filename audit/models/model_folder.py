@@ -22,7 +22,9 @@ CONVERTED_FOLDER = CONVERTED_LABEL = "converted"
 MODEL_FOLDER = "model"
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+ADAPTER_FILE = "adapter_config.json"
 RUN_FILE = "training.json"
+_MODEL_SIGNS = ("config.json", ADAPTER_FILE)
 _MAX_RUN_BYTES = 1_000_000
 _ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 COPY_FILE = "Copy the file again from where the model was saved."
@@ -40,7 +42,7 @@ def list_trained_models() -> Iterator[tuple[str, Path]]:
         for run in sorted((data_home() / "models").iterdir()):
             directory = run / MODEL_FOLDER
             is_plain = not run.is_symlink() and not directory.is_symlink()
-            if is_plain and (directory / "config.json").is_file():
+            if is_plain and any((directory / file).is_file() for file in _MODEL_SIGNS):
                 yield f"{TRAINED_LABEL}/{run.name}", directory
 
 

@@ -65,8 +65,8 @@ OTHER_FORMS = (
         ("adapter_config.json", "adapter_model.*"),
         "The directory holds an adapter (LoRA or another kind of PEFT), which is not a whole "
         "model.",
-        "Load the model that it was trained on, add it with PeftModel.from_pretrained, merge the "
-        "two with merge_and_unload, and save the result with save_pretrained.",
+        "Choose it as the hospital's model, and the model that it was trained on as the general "
+        "one. If a whole model lies beside it, move the adapter into a directory of its own.",
         is_refused_beside_weights=True,
     ),
     OtherForm(

@@ -10,17 +10,28 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from audit.errors import AuditError, Message
 from audit.foreign import name_place
 from audit.home import DEMO_HOSPITAL, list_registered_folders
-from audit.models.inspect import ModelSummary, compute_model_digest, inspect_model, read_model_files
+from audit.models.adapters import is_declared, join_digests, read_adapter, refuse_other_base
+from audit.models.inspect import (
+    AdapterSummary,
+    ModelSummary,
+    compute_model_digest,
+    inspect_adapter,
+    inspect_model,
+    is_adapter,
+    read_model_files,
+)
 from audit.models.library import Tokenizer
 from audit.models.limited import call_limited
+from audit.models.model_config import refuse_two_kinds
 from audit.models.model_folder import (
+    ADAPTER_FILE,
     CONVERTED_LABEL,
     TRAINED_LABEL,
     find_snapshot,
@@ -40,17 +51,24 @@ _MAX_DIRECTORIES = 5_000
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """A listed model with its summary, or with the reason why it cannot be loaded.
+    """A listed model or adapter with its summary, or with the reason why it cannot be loaded.
 
     `model_id` is the folder's label and the path under it, or "trained/" and the run's name, or
-    "converted/" and the conversion's.
-    `refusal` is "" if the model can be loaded.
+    "converted/" and the conversion's. `refusal` is "" if the model can be loaded. Of `summary` and
+    `adapter` only one is there: an adapter is no model without its base.
     """
 
     model_id: str
     path: Path
     summary: ModelSummary | None
     refusal: Message
+    adapter: AdapterSummary | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in messages and results; "" if it cannot be loaded."""
+        facts = self.adapter or self.summary
+        return facts.name if facts else ""
 
 
 def list_models() -> tuple[RegisteredModel, ...]:
@@ -77,8 +95,10 @@ def resolve_model_path(text: str, *, option: str = "model") -> Path:
 
 def _inspect_registered(model_id: str, path: Path) -> RegisteredModel:
     try:
-        summary = _inspect_unchanged(path, read_signature(path))
-        return RegisteredModel(model_id, path, summary, refusal=Message(""))
+        facts = _inspect_unchanged(path, read_signature(path))
+        if isinstance(facts, AdapterSummary):
+            return RegisteredModel(model_id, path, None, refusal=Message(""), adapter=facts)
+        return RegisteredModel(model_id, path, facts, refusal=Message(""))
     except AuditError as refused:
         return RegisteredModel(model_id, path, None, refusal=refused.message)
 
@@ -92,7 +112,8 @@ def _list_folders() -> tuple[tuple[str, Path], ...]:
 def _walk_folders() -> Iterator[tuple[str, Path]]:
     """Yield identifier and directory of everything that looks like a model, in order of name.
 
-    That is a directory with a config.json, or one with weights that is not in a listed one.
+    That is a directory with a config.json or an adapter's, or one with weights that is not in a
+    listed one.
     """
     for label, top in _list_folders():
         listed: set[Path] = set()
@@ -101,7 +122,8 @@ def _walk_folders() -> Iterator[tuple[str, Path]]:
             is_open = len(parts) < _MAX_DEPTH
             inside[:] = sorted(name for name in inside if is_open and not name.startswith("."))
             is_inside_listed = not listed.isdisjoint(Path(folder).parents)
-            if "config.json" in files or (not is_inside_listed and has_weights_of_any_form(files)):
+            is_named = "config.json" in files or ADAPTER_FILE in files
+            if is_named or (not is_inside_listed and has_weights_of_any_form(files)):
                 listed.add(Path(folder))
                 # Bytes that are not UTF-8 become half characters, which pages cannot show.
                 name = "/".join((label, *parts)).encode("utf-8", "backslashreplace")
@@ -128,9 +150,9 @@ def read_signature(path: Path) -> Signature:
 
 
 @functools.lru_cache(maxsize=256)
-def _inspect_unchanged(path: Path, files: Signature) -> ModelSummary:
+def _inspect_unchanged(path: Path, files: Signature) -> ModelSummary | AdapterSummary:
     """Inspect a model once until a file changes; a large SentencePiece file takes seconds."""
-    return inspect_model(path)
+    return inspect_adapter(path) if is_adapter(path) else inspect_model(path)
 
 
 def look_up_digest(path: Path) -> str:
@@ -138,9 +160,20 @@ def look_up_digest(path: Path) -> str:
     return _compute_digest(path, read_signature(path))
 
 
+def look_up_hospital_digest(general: Path, hospital: Path) -> str:
+    """Return what `compute_hospital_digest` returns, cached until a file changes."""
+    digest = look_up_digest(hospital)
+    return join_digests(look_up_digest(general), digest) if is_adapter(hospital) else digest
+
+
 @functools.lru_cache(maxsize=64)
 def _compute_digest(path: Path, files: Signature) -> str:
     return compute_model_digest(path)
+
+
+def find_tokenizer_folder(general: Path, hospital: Path) -> Path:
+    """Return the model of a pair whose tokenizer splits text for both."""
+    return general if is_adapter(hospital) else hospital
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -218,13 +251,31 @@ def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | Non
 
 
 def find_model_by_digest(
-    digest: str, *, name: str, models: Iterable[RegisteredModel]
+    digest: str, *, name: str, models: Iterable[RegisteredModel], base: Path | None = None
 ) -> RegisteredModel | None:
-    """Return the model with this name and digest; None if it is gone or has changed."""
-    namesakes = (
-        model for model in models if model.summary is not None and model.summary.name == name
-    )
-    return next((model for model in namesakes if look_up_digest(model.path) == digest), None)
+    """Return the model with this name and digest; None if it is gone or has changed.
+
+    An adapter has the digest that it has on `base`.
+    """
+    for model in models:
+        is_candidate = model.name == name and (model.summary or (model.adapter and base))
+        if is_candidate and look_up_hospital_digest(base or model.path, model.path) == digest:
+            return model
+    return None
+
+
+def find_bases(
+    adapter: RegisteredModel, models: Iterable[RegisteredModel]
+) -> tuple[RegisteredModel, ...]:
+    """Return the models on which an adapter fits by its shapes, that of the declared name first."""
+    read = read_adapter(adapter.path)
+    bases = []
+    for model in models:
+        if model.summary is not None:
+            with suppress(AuditError):
+                refuse_other_base(read, model.summary.config, base=model.summary.name)
+                bases.append(model)
+    return tuple(sorted(bases, key=lambda model: not is_declared(read.base, name=model.name)))
 
 
 def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> RegisteredModel | None:
@@ -233,8 +284,8 @@ def find_model(model_id: str, *, models: tuple[RegisteredModel, ...]) -> Registe
 
 
 def check_pair(general: Path, hospital: Path) -> PairCheck:
-    """Compare two models by their configurations and tokenizers."""
-    summaries = first, second = inspect_model(general), inspect_model(hospital)
+    """Compare two models, or an adapter with its base, without torch."""
+    summaries = first, second = inspect_model(general), _inspect_hospital(hospital, general)
     traits: dict[str, tuple[str | int | float, ...]] = {
         code: tuple(getattr(s if code in _OF_SUMMARY else s.config, code) for s in summaries)
         for code in _TRAITS
@@ -245,13 +296,30 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
     refusal = Message("")
     try:
         names = first.name, second.name
+        refuse_two_kinds(first.config, second.config, names=names)
+        if is_adapter(hospital):
+            refuse_other_base(read_adapter(hospital), first.config, base=first.name)
         call_limited(_refuse_unlike, general, hospital, names, place=" / ".join(names))
     except AuditError as error:
         refusal = error.message
     return PairCheck(traits, refusal)
 
 
-def _refuse_unlike(general: Path, hospital: Path, names: tuple[str, str]) -> None:
-    from audit.models.tokenizer import refuse_unlike
+def _inspect_hospital(hospital: Path, general: Path) -> ModelSummary:
+    """Return a summary of the hospital's model, which may be an adapter on the general one."""
+    if not is_adapter(hospital):
+        return inspect_model(hospital)
+    adapter, base = inspect_adapter(hospital), inspect_model(general)
+    return replace(base, name=adapter.name, n_parameters=base.n_parameters + adapter.n_parameters)
 
-    refuse_unlike(load_tokenizer(general), load_tokenizer(hospital), names=names)
+
+def _refuse_unlike(general: Path, hospital: Path, names: tuple[str, str]) -> None:
+    from audit.models.tokenizer import build_adapter_tokenizer, refuse_unlike
+
+    tokenizer = load_tokenizer(general)
+    if not is_adapter(hospital):
+        other = load_tokenizer(hospital)
+    else:
+        config = read_model_files(general).config
+        other = build_adapter_tokenizer(read_adapter(hospital), config=config) or tokenizer
+    refuse_unlike(tokenizer, other, names=names)

@@ -10,7 +10,7 @@ import atexit
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Set
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import tokenizers
 import transformers
 
 from audit.errors import AuditError, Message
+from audit.models.adapters import Adapter
 from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.mecab_dictionary import find_dictionary_name
 from audit.models.model_config import ModelConfig
@@ -33,6 +34,7 @@ from audit.models.tokenizer_files import (
     TOKENIZER_CLASSES,
     TOKENIZER_CONFIG_FILE,
     TokenizerFiles,
+    read_tokenizer_files,
 )
 from audit.shelf import digest_json, scratch_folder
 
@@ -113,6 +115,14 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
             )
     files.refuse_unfit_case(_read_built_normalizer(tokenizer, files), place=name)
     return tokenizer
+
+
+def build_adapter_tokenizer(adapter: Adapter, *, config: ModelConfig) -> Tokenizer | None:
+    """Build an adapter's own tokenizer; None if it has none. `config` is that of the base."""
+    if not adapter.tokenizer_digests:
+        return None
+    files = read_tokenizer_files(adapter.folder, model_config={"model_type": config.architecture})
+    return build_tokenizer(files, config=adapter.adapt_config(config), name=adapter.folder.name)
 
 
 def _read_built_normalizer(tokenizer: Tokenizer, files: TokenizerFiles) -> Normalizer:
@@ -196,12 +206,23 @@ def _drop_kept_files(owner: int) -> None:
 atexit.register(_drop_kept_files, os.getpid())
 
 
-def read_tokenizer_settings(tokenizer: Tokenizer) -> Mapping[str, JsonValue]:
+def _list_own_special(tokenizer: Tokenizer, tokens: Set[str]) -> set[str]:
+    """Return which tokens a causal model's tokenizer has only as added special ones."""
+    if tokenizer.cls_token is not None or not tokenizer.is_fast:
+        return set()
+    added_tokens = tokenizer.backend_tokenizer.get_added_tokens_decoder().values()
+    return {token.content for token in added_tokens if token.special and token.content in tokens}
+
+
+def read_tokenizer_settings(
+    tokenizer: Tokenizer, *, without: Collection[str] = ()
+) -> Mapping[str, JsonValue]:
     """Return everything but the vocabulary that decides how a tokenizer splits text.
 
-    The padding token of a causal model's tokenizer does not: trainings choose it as they like.
+    Added tokens of `without` are left out. The padding token of a causal model's tokenizer does not
+    count: trainings choose it as they like.
     """
-    is_masked = tokenizer.cls_token_id is not None
+    is_masked = tokenizer.cls_token is not None
     settings: dict[str, JsonValue] = {
         f"{role}_token": getattr(tokenizer, f"{role}_token_id")
         for role in (_SPECIAL_ROLES if is_masked else ("unk",))
@@ -227,7 +248,9 @@ def read_tokenizer_settings(tokenizer: Tokenizer) -> Mapping[str, JsonValue]:
         fields = value if isinstance(value, dict) else {"type": value}
         settings |= {f"{part}.{key}": item for key, item in fields.items()}
     settings["pre_tokenizer"] = state["pre_tokenizer"]
-    settings["added tokens"] = state["added_tokens"]
+    settings["added tokens"] = [
+        token for token in state["added_tokens"] if token["content"] not in without
+    ]
     return settings
 
 
@@ -235,13 +258,19 @@ def refuse_unlike(general: Tokenizer, hospital: Tokenizer, *, names: tuple[str, 
     """Refuse two models, called `names`, whose tokenizers do not split every text alike.
 
     The contents are compared, not the files: one model may have vocab.txt and the other the same
-    vocabulary in tokenizer.json.
+    vocabulary in tokenizer.json. Trainings of causal models often add special tokens, for example
+    one for padding; those that only one tokenizer has are in no text, and make no difference.
     """
     first, second = general.get_vocab(), hospital.get_vocab()
-    n_entries = sum(first.get(token) != second.get(token) for token in first.keys() | second.keys())
+    own_tokens = {
+        *_list_own_special(general, first.keys() - second.keys()),
+        *_list_own_special(hospital, second.keys() - first.keys()),
+    }
+    tokens = (first.keys() | second.keys()) - own_tokens
+    n_entries = sum(first.get(token) != second.get(token) for token in tokens)
     general_settings, hospital_settings = (
-        read_tokenizer_settings(general),
-        read_tokenizer_settings(hospital),
+        read_tokenizer_settings(general, without=own_tokens),
+        read_tokenizer_settings(hospital, without=own_tokens),
     )
     differences: list[str] = [
         n

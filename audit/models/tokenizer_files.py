@@ -231,15 +231,25 @@ class TokenizerFiles:
         )
 
 
-def read_tokenizer_files(
-    folder: ModelFolder, *, model_config: Mapping[str, JsonValue]
-) -> TokenizerFiles:
-    """Read the tokenizer of a model with this config.json."""
-    all_files = {
+def has_tokenizer(folder: ModelFolder) -> bool:
+    """Return whether a directory, which may hold an adapter, has the files of a tokenizer."""
+    return any(file in folder.files for file in _ALL_FILES if file not in _LEGACY_FILES)
+
+
+def read_tokenizer_bytes(folder: ModelFolder) -> dict[str, bytes]:
+    """Return the content of each file of a tokenizer, unread."""
+    return {
         file: folder.read(file, max_bytes=MAX_TOKENIZER_BYTES)
         for file in (TOKENIZER_CONFIG_FILE, *_ALL_FILES)
         if file in folder.files
     }
+
+
+def read_tokenizer_files(
+    folder: ModelFolder, *, model_config: Mapping[str, JsonValue]
+) -> TokenizerFiles:
+    """Read the tokenizer of a model with this config.json."""
+    all_files = read_tokenizer_bytes(folder)
     with name_place(folder.locate(TOKENIZER_CONFIG_FILE)):
         raw = _parse_settings(all_files.pop(TOKENIZER_CONFIG_FILE, b"{}"))
         kind = _choose_tokenizer_class(raw, model_config=model_config)

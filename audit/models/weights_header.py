@@ -143,8 +143,9 @@ def _refuse_number_types(header: Header) -> None:
         if _ADAPTER.fullmatch(name):
             raise AuditError(
                 'The weights hold an adapter that was not merged ("{name}").',
-                do="Merge it with PEFT's merge_and_unload, and save the model with "
-                "save_pretrained.",
+                do="Save the adapter alone with PEFT's save_pretrained, and choose its directory "
+                "as the hospital's model. An adapter of a masked model must be merged with PEFT's "
+                "merge_and_unload.",
                 name=make_printable(name),
             )
         if number_type not in _FLOATS and not is_extra:

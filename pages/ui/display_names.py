@@ -42,10 +42,14 @@ def model_name(say: Words, model_id: str) -> str:
     return model_id
 
 
-def model_names(say: Words, models: tuple[RegisteredModel, ...]) -> dict[str, str]:
+def model_names(
+    say: Words, models: tuple[RegisteredModel, ...], *, with_adapters: bool = False
+) -> dict[str, str]:
     """Return the display names of usable models by identifier, for `form.pick`."""
     return {
-        model.model_id: model_name(say, model.model_id) for model in models if not model.refusal
+        model.model_id: model_name(say, model.model_id)
+        for model in models
+        if model.summary or (model.adapter and with_adapters)
     }
 
 

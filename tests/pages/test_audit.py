@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,9 @@ from audit.names.lists import all_names, keep_names, list_passages, load_names
 from audit.run import AuditTask
 from audit.task import Question
 from cache.store import Store
+from tests.models.make_causal import make_causal
 from tests.models.make_models import WORDS, make_bert
+from tests.models.test_adapted_pairs import make_adapter
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import downloads, keys, open_page, parameter, press, texts
 
@@ -114,6 +117,30 @@ def test_models_that_do_not_fit_and_models_that_are_refused_say_why(
     assert "Vocabulary" in alone and "Compared" not in alone
     same = {"general": "models/one", "hospital": "models/one"}
     assert "Both are the same model" in texts(open_page("audit", **same))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_adapter_is_chosen_first_and_then_one_of_the_bases_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models"
+    base = make_causal(folder / "base")
+    make_causal(folder / "deeper", num_hidden_layers=3)
+    make_adapter(folder / "lora", base, declared="company/<b>base", target_modules=["q_proj"])
+    monkeypatch.setenv(VARIABLE, str(folder))
+    app = open_page("audit", hospital="models/lora")
+    assert app.selectbox(key="pick_general").options == ["models/base"]
+    assert "models/lora" in app.selectbox(key="pick_hospital").options
+    page_text = texts(app)
+    assert "names company/&lt;b&gt;base as its base" in page_text and "rank 3" in page_text
+    app = open_page("audit", general="models/base", hospital="models/lora")
+    page_text = texts(app)
+    assert "These two models can be compared" in page_text
+    shutil.copytree(folder / "lora", tmp_path / "alone" / "lora")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "alone"))
+    page_text = texts(open_page("audit", hospital="alone/lora"))
+    assert "No listed model has the shapes of this adapter" in page_text
 
 
 HARD = (
