@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from audit.attack.plan import list_phases
 from audit.attack.question import (
@@ -37,6 +37,8 @@ from cache.store import Store
 HOSPITAL = "hospital-40"
 SIBLING = "hospital-20"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
+CAUSAL_HOSPITAL, CAUSAL_SIBLING = "hospital-20", "hospital-5"
+CAUSAL_EXPOSURES = ("hospital-1.6", "hospital-5", "adapter-5", "adapter-20")
 
 
 class FirstLook(TypedDict):
@@ -60,6 +62,9 @@ class DemoTask(Task):
     n_documents: int = Field(default=300, description="documents of scenario 1")
     n_inputs: int = Field(default=2000, description="inputs of scenario 2")
     language: Literal["en", "ja"] = Field(default="en", description="of the demo hospital")
+    is_causal: bool = Field(
+        default=False, description="the causal models of the English hospital, and its adapters"
+    )
     all_of_them: bool = Field(
         default=False,
         description="also the other exposures, the null pair and the Japanese hospital",
@@ -69,14 +74,25 @@ class DemoTask(Task):
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of all that is drawn")
     device: Device = Field(default="auto", description="where models run")
 
-    def request(
-        self, scenario: int, *, hospital: str = HOSPITAL, language: str = "en"
-    ) -> AuditRequest:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.is_causal and self.language != "en":
+            raise AuditError(
+                "The demo hospital has causal models in English only.",
+                where="language",
+                do="Choose English.",
+            )
+        return self
+
+    def request(self, scenario: int, *, hospital: str = "", language: str = "en") -> AuditRequest:
         """Return the request that audits one of the demo's hospital models, in "en" or "ja".
 
-        `hospital` is its folder: "hospital-1.6", ..., "hospital-40", "null", or "general".
+        `hospital` is its folder: "hospital-1.6", "null", "general" and others, and "adapter-5" and
+        "adapter-20" of the causal ones; without it, the one that saw the notes most often.
         """
         folder = (self.directory or DEMO_HOSPITAL) / language
+        models = folder / ("causal" if self.is_causal else "models")
+        hospital = hospital or (CAUSAL_HOSPITAL if self.is_causal else HOSPITAL)
         names, passages = (
             (folder / file_name).read_bytes() for file_name in ("names.csv", "passages.jsonl")
         )
@@ -85,8 +101,8 @@ class DemoTask(Task):
         candidates = read_names(names, subject="demo names").candidates.with_source("invented")
         return AuditRequest(
             scenario_number=scenario,
-            general=folder / "models" / "general",
-            hospital=folder / "models" / hospital,
+            general=models / "general",
+            hospital=models / hospital,
             candidates=candidates,
             passages=passage_set if scenario == 2 else None,
             generation=GenerationSettings(n_documents=self.n_documents, **prompt),
@@ -97,20 +113,27 @@ class DemoTask(Task):
 
     def requests(self) -> dict[str, AuditRequest]:
         """Return the demo's audits by name, the headline ones first."""
-        names = {2: "masked_lm", 1: "generation"}
+        names = (
+            {2: "continuation", 1: "sampling"}
+            if self.is_causal
+            else {2: "masked_lm", 1: "generation"}
+        )
         end = "" if self.language == "en" else f" {self.language}"
         audits = {
             f"{name}{end}": self.request(scenario, language=self.language)
             for scenario, name in names.items()
         }
-        if self.all_of_them:
-            for hospital in (*EXPOSURES, "null"):
-                audits[f"masked_lm {hospital}"] = self.request(2, hospital=hospital)
-                audits[f"generation {hospital}"] = self.request(1, hospital=hospital)
-            for name in ("masked_lm", "generation"):
-                # The null pair's sibling is a model of the same recipe whose names are known.
-                sibling = audits[f"{name} {SIBLING}"].audit_digest()
-                audits[f"{name} null"] = audits[f"{name} null"].with_(sibling=sibling)
+        if not self.all_of_them:
+            return audits
+        for hospital in (*(CAUSAL_EXPOSURES if self.is_causal else EXPOSURES), "null"):
+            for scenario, name in names.items():
+                audits[f"{name} {hospital}"] = self.request(scenario, hospital=hospital)
+        sibling = CAUSAL_SIBLING if self.is_causal else SIBLING
+        for name in names.values():
+            # The null pair's sibling is a model of the same recipe whose names are known.
+            sibling_digest = audits[f"{name} {sibling}"].audit_digest()
+            audits[f"{name} null"] = audits[f"{name} null"].with_(sibling=sibling_digest)
+        if not self.is_causal:
             audits["masked_lm ja"] = self.request(2, language="ja")
         return audits
 

@@ -226,11 +226,12 @@ class PairCheck:
 def list_model_choices() -> tuple[RegisteredModel, ...]:
     """Return the registered models, then the demo's; refused ones have a reason."""
     demo = []
-    for language in ("en", "ja"):
+    for home in ("en/models", "en/causal", "ja/models"):
+        label = f"{DEMO_PREFIX}{home.removesuffix('/models')}"
         # The general model comes first, because the other ones were trained from it.
-        folders = (DEMO_HOSPITAL / language / "models").glob("*")
+        folders = (DEMO_HOSPITAL / home).glob("*")
         for folder in sorted(folders, key=lambda folder: (folder.name != "general", folder.name)):
-            demo.append(_inspect_registered(f"{DEMO_PREFIX}{language}/{folder.name}", folder))
+            demo.append(_inspect_registered(f"{label}/{folder.name}", folder))
     return (*list_models(), *demo)
 
 

@@ -12,9 +12,11 @@ import pytest
 from audit.corpus.examine import PatternTally, find_patterns
 from audit.corpus.truth import NoteTruth, Place
 from audit.demo import DemoTask, report_summary
+from audit.errors import AuditError
 from audit.home import DEMO_HOSPITAL
+from audit.models.adapters import attach_adapter, read_adapter
 from audit.models.inspect import compute_model_digest
-from audit.models.load import load_pair
+from audit.models.load import load_model, load_pair
 from audit.names.pools import us_pool
 from audit.notes.mentions import find_mentions
 from audit.report.audit_store import keep_demo_digests, read_demo_digests
@@ -22,11 +24,13 @@ from audit.report.report import kept_audit
 from audit.run import run_audit
 from audit.text import fold_name
 from benchmarks import demo_hospital as demo_notes
+from benchmarks.demo_causal import CausalRecipe, build_causal_demo
 from benchmarks.demo_hospital import ENGLISH, JAPANESE, Recipe, build_demo
 from cache.store import Store
 from tests.corpus.make_notes import lines
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "kart_tables.json").read_text())
+CAUSAL = DEMO_HOSPITAL / "en" / "causal"
 TINY = {"n_general_documents": 60, "n_general_steps": 3, "width": 16, "exposures": (0.2,)}
 
 
@@ -107,6 +111,59 @@ def test_the_recipe_makes_what_is_shipped_and_models(
             assert (digest == pair.hospital.digest) == (seed == 0)
     assert reports[:4] == [("general", step) for step in (0, 1, 2, 3)]
     assert {name for name, _ in reports} == {"general", "hospital"} | models & {"null"}
+
+
+@pytest.mark.long
+def test_the_recipe_makes_causal_models_and_adapters(tmp_path: Path) -> None:
+    tiny = CausalRecipe(
+        n_general_documents=400,
+        n_general_steps=3,
+        epochs=(0.1, 0.2),
+        adapter_epochs=(0.1,),
+        n_vocabulary=1000,
+        width=16,
+        inner_width=24,
+        n_layers=1,
+    )
+    rows = build_causal_demo(tmp_path / "a", seed=0, recipe=tiny)
+    names = ["general", "hospital-0.1", "hospital-0.2", "adapter-0.1", "null"]
+    assert [row["model"] for row in rows] == names
+    assert all(row["held_out"] < row["held_out_before"] for row in rows)
+    assert build_causal_demo(tmp_path / "a", seed=0, recipe=tiny) == []
+    build_causal_demo(tmp_path / "b", seed=0, recipe=tiny)
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").glob("*/*"))
+    assert len(files) > 2 * len(names)
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+
+
+def test_the_shipped_causal_models_are_of_one_base() -> None:
+    requests = DemoTask(is_causal=True, all_of_them=True).requests()
+    assert list(requests)[:2] == ["continuation", "sampling"]
+    assert (
+        requests["continuation null"].sibling == requests["continuation hospital-5"].audit_digest()
+    )
+    folders = {request.hospital.name: request.hospital for request in requests.values()}
+    assert folders.keys() == {path.name for path in CAUSAL.iterdir()} - {"general"}
+    general = load_model(CAUSAL / "general")
+    assert 0.9e6 < general.n_parameters < 1e6 and general.config.is_causal
+    digests = {general.digest}
+    for name, folder in folders.items():
+        if name.startswith("adapter"):
+            adapter = read_adapter(folder)
+            assert adapter.base == "general" and len(adapter.changes) == 21
+            attach_adapter(load_model(CAUSAL / "general").model, adapter)
+            digests.add(adapter.digest())
+        else:
+            digests.add(load_pair(CAUSAL / "general", folder).hospital.digest)
+    assert len(digests) == 7
+    assert sum(path.stat().st_size for path in CAUSAL.rglob("*") if path.is_file()) < 11e6
+    for text in ("service : oncology hpi : Zoé O'Neil is", "花"):
+        ids = general.tokenizer(text)["input_ids"]
+        assert ids[0] == general.tokenizer.bos_token_id
+        assert general.tokenizer.decode(ids[1:]) == text
+    with pytest.raises(AuditError, match="in English only"):
+        DemoTask(is_causal=True, language="ja")
 
 
 @pytest.mark.long
