@@ -155,6 +155,12 @@ def rank_names(request: AuditRequest, *, store: Store, contact: Contact) -> Rank
     """
     from audit.attack import scenarios
 
+    if request.is_causal:
+        raise AuditError(
+            "Causal models have no evidence of a whole vocabulary by which a list is ranked.",
+            where="models",
+            do="Audit the list with `run`.",
+        )
     # Leave out `chain`; one name is enough to tell the work of a row.
     one_name = request.with_(
         candidates=request.candidates.rows((0,)),

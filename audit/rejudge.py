@@ -15,7 +15,6 @@ from audit.attack.judgement import decide_list
 from audit.attack.measure_types import RULE_VERSION
 from audit.attack.question import MODEL_ROLES, question_digest
 from audit.attack.scores import (
-    FIXED_SCORE,
     GENERAL_SCORE,
     AttackResult,
     NameParts,
@@ -158,7 +157,7 @@ def read_attack(report: AuditReport, inspection: Inspection, *, store: Store) ->
         general = np.full(n_reference, math.nan)
     general_score = GENERAL_SCORE[report.scenario.number]
     scores = {
-        FIXED_SCORE: _with_references(
+        report.fixed_score: _with_references(
             [report.names["score"], report.names["standard_error"]], inspection.reference_score
         ),
         general_score: _with_references([_general_scores(report), [None] * len(listed)], general),

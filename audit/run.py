@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ from audit.attack.question import (
     MODEL_ROLES,
     SIBLING_TERMS,
     AuditRequest,
-    GenerationSettings,
-    PosteriorSettings,
     RunSettings,
+    Settings,
     equal_models_error,
     question_digest,
+    settings_class,
 )
-from audit.attack.scores import FIXED_SCORE, AttackResult
+from audit.attack.scores import AttackResult
 from audit.errors import AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, open_executor
 from audit.home import results_dir
@@ -56,11 +56,16 @@ from audit.task import Contact, Question, Task, queue_of
 from cache.store import Store
 
 if TYPE_CHECKING:
-    from audit.models.forward import Forward
     from audit.models.load import ModelPair
 
-_SIZES = {"generation": "n_documents", "posterior": "n_inputs", "chain": "n_chain_inputs"}
-"""Kind of evidence -> the setting that holds its number of documents or inputs."""
+_SIZES = {
+    "generation": "n_documents",
+    "posterior": "n_inputs",
+    "chain": "n_chain_inputs",
+    "sampling": "n_documents",
+    "continuation": "n_inputs",
+}
+"""Kind of evidence -> the setting that holds its number of documents or inputs, if there is one."""
 
 
 class AuditTask(Task):
@@ -93,8 +98,8 @@ class AuditTask(Task):
     def with_sizes(self, sizes: Mapping[str, int]) -> AuditTask:
         """Return the same audit with the sizes (documents or inputs) of `read_finished_sizes`."""
         request = self.request
-        settings_field = "generation" if request.scenario_number == 1 else "posterior"
-        return AuditTask(request=request.with_(**{settings_field: request.settings.with_(**sizes)}))
+        settings = {request.settings_field: request.settings.with_(**sizes)}
+        return AuditTask(request=request.with_(**settings))
 
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Run the audit; return its digest."""
@@ -133,7 +138,7 @@ class AttackSetup:
     names: Candidates  # listed names, then reference controls
     task: evidence.AnyTask
     device: str
-    forwards: Mapping[str, Forward]  # of "general" and "hospital", both of one kind
+    forwards: Mapping[str, evidence.AnyForward]  # of "general" and "hospital", both of one kind
 
     def source(
         self, model_role: str, kind: str, *, store: evidence.ShardStore, meter: Meter, **fields: Any
@@ -148,6 +153,7 @@ class AttackSetup:
             name_phase(model_role, kind),
             self.row_work(model_role),
             folder=getattr(self.request, model_role),
+            base=self.request.general,
             **fields,
         )
 
@@ -162,22 +168,25 @@ def prepare_attack(request: AuditRequest, *, without_names: bool = False) -> Att
     The names are those of the request and their reference controls, or none if `without_names`.
     """
     from audit.attack import scenarios
+    from audit.models.causal_pass import build_causal_forwards
     from audit.models.forward import build_forwards
     from audit.models.load import load_pair, pick_device
-    from audit.models.model_config import refuse_causal
 
     pool, device = pool_for(request.candidates), pick_device(request.device)
     pair = load_pair(request.general, request.hospital, device=device)
-    refuse_causal(pair.general.config, name=pair.general.name)
     if pair.is_one_model:
         raise equal_models_error()
     loaded_models = pair.general, pair.hospital
-    forwards = build_forwards(
-        [loaded.model for loaded in loaded_models],
-        tokenizer=pair.hospital.tokenizer,
-        dtype=request.dtype,
-        names=[loaded.name for loaded in loaded_models],
-    )
+    forwards: Sequence[evidence.AnyForward]
+    if pair.general.config.is_causal:
+        forwards = build_causal_forwards(loaded_models, dtype=request.dtype)
+    else:
+        forwards = build_forwards(
+            [loaded.model for loaded in loaded_models],
+            tokenizer=pair.hospital.tokenizer,
+            dtype=request.dtype,
+            names=[loaded.name for loaded in loaded_models],
+        )
     spelling.refuse_opposite_twins(
         request.candidates,
         tokenizer=pair.hospital.tokenizer,
@@ -235,7 +244,7 @@ def run_audit(
             store=evidence.ResultsShardStore(store),
             meter=meter,
             executor=executor,
-            on_kept=partial(keep_finished_size, digest, model_role, _SIZES[kind], store=store),
+            on_kept=_note_sizes(digest, model_role, kind, store=store),
         )
 
     pair, names, pool = setup.pair, setup.names, setup.pool
@@ -258,6 +267,13 @@ def run_audit(
     return find_complete_report(digest, store=store) or report
 
 
+def _note_sizes(digest: str, model_role: str, kind: str, *, store: Store) -> Callable[[int], None]:
+    """Return a function that notes how much of a kind of evidence an audit has finished."""
+    if kind not in _SIZES:  # no setting has its size
+        return lambda _: None
+    return partial(keep_finished_size, digest, model_role, _SIZES[kind], store=store)
+
+
 @dataclass(frozen=True)
 class AuditInputs:
     """The inputs of a stored audit, for another audit with another model or scenario.
@@ -272,7 +288,7 @@ class AuditInputs:
     names: str
     passages: str
     scenario: int
-    settings: GenerationSettings | PosteriorSettings | None
+    settings: Settings | None
     run_settings: RunSettings
     sibling: str = ""
 
@@ -296,8 +312,7 @@ def find_inputs(
     passages = question.get("passages")
     settings, run_settings = None, RunSettings()
     with suppress(AuditError):
-        kind = GenerationSettings if number == 1 else PosteriorSettings
-        settings = kind(**question.get("settings", {}))
+        settings = settings_class(question)(**question.get("settings", {}))
         run_settings = RunSettings(
             seed=question.get("seed", 0), dtype=question.get("dtype", "float32")
         )
@@ -327,7 +342,7 @@ def _make_inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
         n_per_block=attack.block_evidence_counts,
         hospital=attack.block_evidence["hospital"].astype(np.float32),
         general=attack.block_evidence["general"].astype(np.float32),
-        reference_score=attack.scores[FIXED_SCORE][0, n:],
+        reference_score=attack.scores[attack.fixed_score][0, n:],
         reference_n_pieces=attack.n_pieces[n:],
         best_passages=rows,
         best_log_ratio=ratios,
@@ -381,7 +396,7 @@ def _make_report(
             for model_role, loaded in (("general", pair.general), ("hospital", pair.hospital))
         },
         candidates=_count_candidates(listed, n_reference),
-        fixed_score=FIXED_SCORE,
+        fixed_score=attack.fixed_score,
         columns=list(judgement.names),
         names=judgement.names,
         details=attack.details.joined_with(judgement.details),

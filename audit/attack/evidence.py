@@ -29,24 +29,31 @@ from audit.attack.prompts import PosteriorTask
 from audit.attack.question import VERSIONS
 from audit.errors import AuditError
 from audit.home import stay_offline
+from audit.models.inspect import is_adapter
 from audit.progress import Meter
 from audit.shelf import digest_json
 from cache.store import Store
 
 if TYPE_CHECKING:
+    from audit.attack.contexts import ContinuationTask
     from audit.attack.generation import GenerationTask
+    from audit.attack.sampling import SamplingTask
+    from audit.models.causal_pass import CausalForward
     from audit.models.forward import Forward
     from audit.models.load import LoadedModel
 
 INPUTS_PER_SHARD = 1000
 CHAIN_INPUTS_PER_SHARD = 100
+PASSAGES_PER_SHARD = 20
+"""Passages that a causal model reads for a shard: with a large one a passage takes minutes."""
 DOCUMENTS_PER_SHARD = {"cpu": 100, "cuda": 2000}
 """Documents that are generated side by side; on a GPU thousands of chains fill the device."""
 _N_AHEAD = 1000
 """Shards that are submitted to an executor before the first of them is finished."""
 _LOOK_SECONDS = 0.2  # between two checks whether to stop, while workers make shards
 
-AnyTask: TypeAlias = "PosteriorTask | GenerationTask"
+AnyTask: TypeAlias = "PosteriorTask | GenerationTask | SamplingTask | ContinuationTask"
+AnyForward: TypeAlias = "Forward | CausalForward"
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
 
@@ -121,7 +128,7 @@ class Source:
     """Where evidence comes from: a model ready on its device, a store and a meter."""
 
     loaded: LoadedModel
-    forward: Forward
+    forward: AnyForward
     device: str
     store: ShardStore
     meter: Meter
@@ -130,6 +137,7 @@ class Source:
     # Called with how many documents or inputs are stored, without a gap from the first on.
     on_kept: Callable[[int], None] = lambda _: None
     folder: Path = Path()  # of the model, at the same place for every worker
+    base: Path = Path()  # of the general model
     executor: Executor | None = None  # None: shards are made here, one after the other
 
 
@@ -142,12 +150,13 @@ class ShardOrder:
     """
 
     keys: ShardKeys = field(repr=False)
-    kind: str  # "generation", "posterior" or "chain"
+    kind: str  # of `VERSIONS`
     shard: int
     first: int  # its first document or input
     n: int
     task: AnyTask = field(repr=False)
     folder: Path = field(repr=False)  # of the model
+    base: Path = field(repr=False)  # of the general model, on which an adapter stands
     model: str = field(repr=False)  # digest that the model must have
     device: str
     dtype: str
@@ -164,10 +173,14 @@ def list_shard_orders(
     source: Source, task: AnyTask, *, kind: str, n_total: int
 ) -> tuple[ShardOrder, ...]:
     """Return the orders of all shards of one model's evidence; parameters as in `collect`."""
+    n_documents = DOCUMENTS_PER_SHARD[source.device.partition(":")[0]]
     n_shard = {
-        "generation": DOCUMENTS_PER_SHARD[source.device.partition(":")[0]],
+        "generation": n_documents,
         "posterior": INPUTS_PER_SHARD,
         "chain": CHAIN_INPUTS_PER_SHARD,
+        "sampling": n_documents,
+        "recall": 1,
+        "continuation": PASSAGES_PER_SHARD,
     }[kind]
     source_backend = describe_backend(source.device)
     prefix = {
@@ -193,7 +206,8 @@ def list_shard_orders(
             for part, question in questions.items()
         }
         listed = part_keys["listed"] if task.has_names else ""
-        keys = ShardKeys(part_keys["open"], listed, not listed or kind == "generation")
+        is_open = not listed or kind in ("generation", "sampling")
+        keys = ShardKeys(part_keys["open"], listed, is_open)
         return ShardOrder(
             keys,
             kind,
@@ -202,6 +216,7 @@ def list_shard_orders(
             n_here,
             task,
             source.folder,
+            source.base,
             source.loaded.digest,
             source.device,
             source.forward.dtype,
@@ -213,21 +228,27 @@ def list_shard_orders(
 
 
 def collect(source: Source, task: AnyTask, *, kind: str, n_total: int, n_before: int = 0) -> Any:
-    """Return one model's evidence, all shards together: a `GeneratedShard` or `PosteriorShard`.
+    """Return one model's evidence, all shards together, as the class of its kind.
 
-    Every shard is read or made, and a new shard is stored at once. `kind` is "generation",
-    "posterior" or "chain". Of the `n_total` documents or inputs the first `n_before` (whole shards)
-    are left out.
+    Every shard is read or made, and a new shard is stored at once. `kind` is one of `VERSIONS`. Of
+    the `n_total` documents or inputs the first `n_before` (whole shards) are left out.
     """
-    from audit.attack import generation, posterior
+    from audit.attack import continuation, generation, posterior, sampling
+
+    shard_classes: dict[str, Callable[..., Any]] = {
+        "generation": generation.GeneratedShard,
+        "posterior": posterior.PosteriorShard,
+        "chain": posterior.PosteriorShard,
+        "sampling": generation.GeneratedShard,
+        "recall": sampling.RecallShard,
+        "continuation": continuation.ContinuationShard,
+    }
 
     orders = list_shard_orders(source, task, kind=kind, n_total=n_total)
     needed_orders = [order for order in orders if order.first >= n_before]
     arrays_of_shard = {order.shard: arrays for order, arrays in yield_shards(source, needed_orders)}
-    is_generated = kind == "generation"
     return join_shards(
-        generation.GeneratedShard if is_generated else posterior.PosteriorShard,
-        [arrays_of_shard[order.shard] for order in needed_orders],
+        shard_classes[kind], [arrays_of_shard[order.shard] for order in needed_orders]
     )
 
 
@@ -332,23 +353,38 @@ def make_shard_remotely(order: ShardOrder) -> Arrays:
     with _ONE_AT_A_TIME:
         set_threads(order.backend)
         refuse_other_backend(order.backend, describe_backend(order.device))
-        forward = _load_forward(order.folder, order.model, order.device, order.dtype, order.kernels)
-        return make_shard_arrays(order, forward)
+        return make_shard_arrays(order, _load_forward(order))
 
 
-@lru_cache(maxsize=2)  # a pair
-def _load_forward(folder: Path, digest: str, device: str, dtype: str, kernels: str) -> Forward:
-    from audit.models.forward import Forward
-    from audit.models.load import load_model
-
-    loaded = load_model(folder, device=device)
-    if loaded.digest != digest:
+def _load_forward(order: ShardOrder) -> AnyForward:
+    """Return the model of an order, ready to run; a pair stays loaded."""
+    loaded, forward = _load_models(
+        order.folder, order.base, order.device, order.dtype, order.kernels
+    )
+    if loaded.digest != order.model:
         raise AuditError(
             "A worker has another model in this folder.",
-            where=folder.name,
+            where=order.folder.name,
             do="Let all workers see the same folders.",
         )
-    return Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
+    return forward
+
+
+@lru_cache(maxsize=2)
+def _load_models(
+    folder: Path, base: Path, device: str, dtype: str, kernels: str
+) -> tuple[LoadedModel, AnyForward]:
+    from audit.models.causal_pass import CausalForward
+    from audit.models.forward import Forward
+    from audit.models.load import load_model, load_pair
+
+    if is_adapter(folder):
+        loaded = load_pair(base, folder, device=device).hospital
+    else:
+        loaded = load_model(folder, device=device)
+    if loaded.config.is_causal:
+        return loaded, CausalForward(loaded, dtype=dtype)
+    return loaded, Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
 
 
 def set_threads(backend: Mapping[str, str]) -> None:
@@ -375,7 +411,7 @@ def refuse_other_backend(expected: Mapping[str, str], actual: Mapping[str, str])
 
 
 def make_shard_arrays(
-    order: ShardOrder, forward: Forward, *, tick: Callable[[int], None] = lambda _: None
+    order: ShardOrder, forward: AnyForward, *, tick: Callable[[int], None] = lambda _: None
 ) -> Arrays:
     """Make one shard; if memory runs out, raise AuditError with the setting to try.
 
@@ -383,12 +419,15 @@ def make_shard_arrays(
     """
     import torch
 
-    from audit.attack import generation, posterior
+    from audit.attack import continuation, generation, posterior, sampling
 
     makers: dict[str, Callable[..., Any]] = {
         "generation": generation.generate_shard,
         "posterior": posterior.make_posterior_shard,
         "chain": posterior.make_chain_shard,
+        "sampling": sampling.write_shard,
+        "recall": sampling.make_recall_shard,
+        "continuation": continuation.make_continuation_shard,
     }
     place = {"shard": order.shard, "first": order.first, "n": order.n}
     try:

@@ -14,7 +14,7 @@ before the forward pass, as their code does; `is_remasked=False` is the paper's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -121,7 +121,9 @@ def generate_shard(
     positions, uniforms = draw_shard(task, first=first, n_documents=n)
     blocks = assign_blocks(first, n)  # [B]
     sampler = _Sampler(forward, task, n=n, device=device)
-    tally = _Tally(task, blocks=blocks, n_vocabulary=forward.n_vocabulary, device=device)
+    tally = MassTally(
+        task.multi_piece_parts, blocks=blocks, n_vocabulary=forward.n_vocabulary, device=device
+    )
     forward_rows, n_forward_rows = _list_forward_rows(task, positions)
     # All draws are sent at once: on a GPU no step waits for the host.
     device_positions, device_uniforms, device_rows = (
@@ -137,8 +139,8 @@ def generate_shard(
     return GeneratedShard(
         n_documents=block_sizes,
         documents=sampler.state.cpu().numpy().astype(np.int64),
-        mass=_to_floats(tally.mass, len(block_sizes), forward.n_vocabulary),
-        part_mass=_to_floats(tally.parts, len(block_sizes), len(task.multi_piece_parts)),
+        mass=to_floats(tally.mass, len(block_sizes), forward.n_vocabulary),
+        part_mass=to_floats(tally.parts, len(block_sizes), len(task.multi_piece_parts)),
     )
 
 
@@ -167,7 +169,7 @@ class _Sampler:
         self._weights = torch.zeros(shape, device=device)  # [B, k]
 
     def step(
-        self, positions: Tensor, uniforms: Tensor, *, forward_rows: Tensor, tally: _Tally
+        self, positions: Tensor, uniforms: Tensor, *, forward_rows: Tensor, tally: MassTally
     ) -> None:
         """Sample one position of every document in place (appendix B).
 
@@ -228,13 +230,17 @@ def find_largest(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return logits.gather(1, tokens), tokens
 
 
-class _Tally:
+class MassTally:
     """Integer sums of probability mass by block: of tokens, and of parts of several pieces."""
 
     def __init__(
-        self, task: GenerationTask, *, blocks: IntArray, n_vocabulary: int, device: str
+        self,
+        parts: Sequence[tuple[int, ...]],
+        *,
+        blocks: IntArray,
+        n_vocabulary: int,
+        device: str,
     ) -> None:
-        parts = task.multi_piece_parts
         self._n_blocks, self._n_vocabulary = int(blocks[-1]) + 1, n_vocabulary
         self._block = torch.from_numpy(blocks).to(device)  # [B]
         shape = self._n_blocks, len(parts)
@@ -290,6 +296,7 @@ class _Tally:
         return part_mass
 
 
-def _to_floats(sums: Tensor, *shape: int) -> FloatArray:
+def to_floats(sums: Tensor, *shape: int) -> FloatArray:
+    """Return integer sums of a `MassTally` as masses of a shape."""
     floats: FloatArray = (sums.view(shape).double() / FIXED_POINT).cpu().numpy()
     return floats

@@ -59,7 +59,7 @@ from audit.attack.metrics import (
     quick_measures,
 )
 from audit.attack.routes import joint_p
-from audit.attack.scores import FIXED_SCORE, AttackResult, NameParts, soft_minimum
+from audit.attack.scores import AttackResult, NameParts, soft_minimum
 from audit.attack.verdicts import ListEvidence, give_verdict
 from audit.names.candidates import CHOSEN_KINDS, OF_HOSPITAL, Candidates, ControlSource
 from audit.stats import (
@@ -168,7 +168,9 @@ def decide_list(
     patients, canaries = attack.select_names(rows), attack.select_names(canary_rows)
     tested = ~truth_mask(patients.listed.is_member, truth=False)
     sharing = _find_sharing(patients, source=control_source, seed=seed)
-    decisions = decide_names(patients, FIXED_SCORE, source=control_source, shared=sharing.parts)
+    decisions = decide_names(
+        patients, attack.fixed_score, source=control_source, shared=sharing.parts
+    )
     by_general = decide_names(patients, attack.general_score, source=control_source)
     planted = measure_doses(canaries, patients, source=control_source, seed=seed)
     evidence = replace(
@@ -179,7 +181,7 @@ def decide_list(
     verdict = give_verdict(evidence)
     if verdict.state != "leak_found":
         decisions, by_general = decisions.without_flags(), by_general.without_flags()
-    among_canaries = decide_names(canaries, FIXED_SCORE, source="invented")
+    among_canaries = decide_names(canaries, attack.fixed_score, source="invented")
     order = np.argsort(np.concatenate([rows, canary_rows]))
     joined = {
         name: np.concatenate([column, vars(among_canaries)[name]])[order]
@@ -270,7 +272,7 @@ def decide_names(
         is_member=attack.listed.is_member,
         pool=pool,
         namesakes=_namesake_scores(attack, source=source, shared=shared)
-        if score == FIXED_SCORE
+        if score == attack.fixed_score
         else {},
     )
 
@@ -286,9 +288,8 @@ def _namesake_scores(
     """
     listed, parts = attack.listed, attack.parts
     groups = assign_groups(parts, attack.n_pieces)
-    pool = make_comparison_pool(attack, FIXED_SCORE, source=source)
+    pool = make_comparison_pool(attack, attack.fixed_score, source=source)
     control_rows = pool.rows if source in OF_HOSPITAL else np.arange(len(listed), len(groups))
-    residuals = np.append(attack.part_residual, math.nan)
     shared_parts = set(shared.tolist())
     namesakes = {}
     for row in range(len(listed)):
@@ -300,13 +301,7 @@ def _namesake_scores(
         comparable_rows = control_rows[
             (groups[control_rows] == groups[row]) & (control_rows != row)
         ]
-        columns = [
-            soft_minimum(
-                np.full(len(comparable_rows), residuals[parts.of_name[row, role]]),
-                residuals[parts.of_name[comparable_rows, 1 - role]],
-            )
-            for role in carried_roles
-        ]
+        columns = [attack.score_namesakes(row, role, comparable_rows) for role in carried_roles]
         if columns and len(comparable_rows):
             namesakes[row] = max(columns, key=lambda column: float(np.nanquantile(column, 0.95)))
     return namesakes
@@ -332,9 +327,9 @@ def _gather_evidence(
     """Return the numbers that the verdict of a list without canaries rests on."""
     listed, n = attack.listed, len(attack.listed)
     is_tested = ~truth_mask(listed.is_member, truth=False)
-    scores, errors = attack.scores[FIXED_SCORE][:, :n]
+    scores, errors = attack.scores[attack.fixed_score][:, :n]
     groups = assign_groups(attack.parts, attack.n_pieces)
-    pool = make_comparison_pool(attack, FIXED_SCORE, source=source)
+    pool = make_comparison_pool(attack, attack.fixed_score, source=source)
     seen_p = name_p_values(scores, groups=groups[:n], pool=pool, min_controls=MIN_BOUND_CONTROLS)[
         is_tested
     ]
@@ -343,7 +338,7 @@ def _gather_evidence(
     columns = attack.parts.of_name[rows]
     baselines = compute_baselines(attack, rows, is_member)
     guard = guard_list(baselines, is_member, columns=columns)
-    compared_scores = attack.scores[FIXED_SCORE][0, rows]
+    compared_scores = attack.scores[attack.fixed_score][0, rows]
     if source != "held_out":
         covariates = [baselines[name] for name in (GENERAL_ALONE, POPULARITY, PIECES)]
         compared_scores = adjust_scores(
@@ -383,7 +378,9 @@ def _members_auc(attack: AttackResult, rows: IntArray, is_member: BoolArray) -> 
     if True not in attack.listed.is_member or not (~is_member).any():
         return NO_ESTIMATE
     columns = attack.parts.of_name[rows]
-    return auc_interval(attack.scores[FIXED_SCORE][0, rows], is_member, clusters=tuple(columns.T))
+    return auc_interval(
+        attack.scores[attack.fixed_score][0, rows], is_member, clusters=tuple(columns.T)
+    )
 
 
 def find_compared_rows(
@@ -501,10 +498,10 @@ def measure_doses(
     mentions = np.array([n_mentions or 0 for n_mentions in names.n_mentions])
     if not (members & (mentions > 0)).any():
         return {}
-    pool = make_comparison_pool(listed, FIXED_SCORE, source=source)
+    pool = make_comparison_pool(listed, listed.fixed_score, source=source)
     pool = replace(pool, rows=np.full(len(pool.rows), -1))
     groups = assign_groups(member_attack.parts, member_attack.n_pieces)[:n]
-    scores = member_attack.listed_scores(FIXED_SCORE)
+    scores = member_attack.listed_scores(listed.fixed_score)
     control_rows, is_member = find_compared_rows(listed, source=source)
     control_rows = control_rows[~is_member]
     lines = {}
@@ -543,12 +540,13 @@ def _test_against(
     seed: int,
 ) -> GroupTest:
     """Test some names of one attack against controls of another attack on the same parts."""
+    fixed_score = listed.fixed_score
     joined = replace(
         listed,
         listed=member_attack.listed.rows(rows.tolist()) + listed.listed,
         scores={
-            FIXED_SCORE: np.concatenate(
-                [member_attack.scores[FIXED_SCORE][:, rows], listed.scores[FIXED_SCORE]], axis=1
+            fixed_score: np.concatenate(
+                [member_attack.scores[fixed_score][:, rows], listed.scores[fixed_score]], axis=1
             )
         },
         n_pieces=np.concatenate([member_attack.n_pieces[rows], listed.n_pieces]),
@@ -563,7 +561,7 @@ def _test_against(
         joined,
         test_rows,
         np.arange(len(test_rows)) < len(rows),
-        joined.scores[FIXED_SCORE][0, test_rows],
+        joined.scores[fixed_score][0, test_rows],
         source=source,
         sharing=Sharing(),
         seed=seed,
@@ -575,7 +573,7 @@ def _check_null(attack: AttackResult) -> NullCheck | None:
     members = truth_mask(attack.listed.is_member, truth=True)
     if not members.any():
         return None
-    score = attack.scores[FIXED_SCORE][0]
+    score = attack.scores[attack.fixed_score][0]
     statistic, p = two_sample_ks(score[: len(members)][members], score[len(members) :])
     return NullCheck(ks_statistic=statistic, ks_p=p)
 
@@ -650,7 +648,7 @@ def _measure_curve(attack: AttackResult, *, seed: int) -> tuple[CurvePoint, ...]
 
 def _name_columns(attack: AttackResult, decision_columns: Columns) -> Columns:
     """Return the per-name table as columns, in the order of `names.csv`."""
-    candidates, fixed = attack.listed, attack.scores[FIXED_SCORE]
+    candidates, fixed = attack.listed, attack.scores[attack.fixed_score]
     n = len(candidates)
     residuals = attack.parts.pairs(attack.part_residual)
     columns: dict[str, Any] = {

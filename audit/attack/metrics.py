@@ -44,7 +44,7 @@ from audit.attack.measure_types import (
     ScoreMeasures,
     Stratum,
 )
-from audit.attack.scores import FIXED_SCORE, AttackResult, ScoreKind
+from audit.attack.scores import AttackResult, ScoreKind
 from audit.errors import AuditError, catalogue
 from audit.names.candidates import CANARY, CONTROL_KINDS, Candidates
 from audit.rng import generator
@@ -203,7 +203,9 @@ def measure_by_role(
     find.
     """
     listed = attack.listed
-    score, general = (attack.listed_scores(name) for name in (FIXED_SCORE, attack.general_score))
+    score, general = (
+        attack.listed_scores(name) for name in (attack.fixed_score, attack.general_score)
+    )
     roles = np.array(listed.role, dtype=np.str_)
     members, controls = (truth_mask(listed.is_member, truth=truth) for truth in (True, False))
     n_mentions = _read_mentions(listed)
@@ -367,7 +369,7 @@ def measure_canaries(attack: AttackResult, *, seed: int) -> Exposure | None:
         for name, column in attack.rankings().items()
         if name != POPULARITY
     }
-    is_paired, score = len(planted) == len(held_out), attack.listed_scores(FIXED_SCORE)
+    is_paired, score = len(planted) == len(held_out), attack.listed_scores(attack.fixed_score)
     p = rank_p_values(score[planted], controls=score[held_out])
     bits = exposure_bits(p)
     names = [
@@ -383,26 +385,35 @@ def measure_canaries(attack: AttackResult, *, seed: int) -> Exposure | None:
     ]
     scores = {name: exposure for name, exposure in exposures.items() if exposure}
     english, japanese = (
-        _write_sentence(scores, n_planted=len(planted), words=catalogue(language, "canaries"))
+        _write_sentence(
+            scores,
+            fixed_score=attack.fixed_score,
+            n_planted=len(planted),
+            words=catalogue(language, "canaries"),
+        )
         for language in ("en", "ja")
     )
     return Exposure(
         n_planted=len(planted),
         n_held_out=len(held_out),
         is_paired=is_paired,
-        fixed_score=FIXED_SCORE,
+        fixed_score=attack.fixed_score,
         alpha=ALPHA,
         scores=scores,
-        names=names if exposures[FIXED_SCORE] else (),
+        names=names if exposures[attack.fixed_score] else (),
         english=english,
         japanese=japanese,
     )
 
 
 def _write_sentence(
-    scores: Mapping[str, ScoreExposure], *, n_planted: int, words: Mapping[str, str]
+    scores: Mapping[str, ScoreExposure],
+    *,
+    fixed_score: str,
+    n_planted: int,
+    words: Mapping[str, str],
 ) -> str:
-    exposure, general = scores.get(FIXED_SCORE), scores.get(GENERAL_ALONE)
+    exposure, general = scores.get(fixed_score), scores.get(GENERAL_ALONE)
     n_held_out = exposure.n_held_out if exposure else 0
     if exposure is None or n_held_out < MIN_HELD_OUT:
         text = words["blind"].format(n=n_planted, h=n_held_out)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from audit.attack import prompts
 from audit.attack.cohort import count_group_controls, smallest_detectable_auc
 from audit.attack.judgement import find_group_controls
@@ -26,18 +28,38 @@ from audit.models.limited import call_limited
 from audit.models.model_folder import find_display_name
 from audit.models.registry import load_tokenizer, look_up_digest
 from audit.names.candidates import OF_HOSPITAL, Candidates
-from audit.names.controls import N_REFERENCE
+from audit.names.controls import N_PAIR_REFERENCE, N_REFERENCE
 from audit.names.pools import pool_for
-from audit.names.spelling import refuse_opposite_twins
+from audit.names.spelling import (
+    RUNNING_TEXT,
+    part_pieces,
+    refuse_opposite_twins,
+    token_ids,
+)
+from audit.notes.passages import Passage
 from audit.progress import FINISHING, LOADING, Phase, estimate_seconds
 from audit.stats import MIN_NAMES
 from audit.task import queue_of
 
 _N_SAMPLED = 200
 """Passages from which the number and the length of rows are estimated."""
-EVIDENCE = {"generation": "documents", "posterior": "posteriors", "chain": "chain"}
+EVIDENCE = {
+    "generation": "documents",
+    "posterior": "posteriors",
+    "chain": "chain",
+    "sampling": "documents",
+    "recall": "recall",
+    "continuation": "posteriors",
+}
 """Kind of evidence -> its name in progress messages, after "general model: "."""
-_UNIT_SECONDS = {"generation": 2e-11, "posterior": 4e-11, "chain": 4e-11}
+_UNIT_SECONDS = {
+    "generation": 2e-11,
+    "posterior": 4e-11,
+    "chain": 4e-11,
+    "sampling": 2e-10,
+    "recall": 1e-10,
+    "continuation": 1e-10,
+}
 _START_SECONDS, _JUDGING_SECONDS = 5.0, 0.004
 """Seconds on two cores before anything was timed: for a unit, for the start, for judging a name."""
 PRESETS = {
@@ -168,7 +190,7 @@ def _check_and_measure(request: AuditRequest) -> Amount:
 
     Builds the tokenizer, so a page calls it only within limits.
     """
-    refuse_opposite_twins(request.candidates, tokenizer=load_tokenizer(request.hospital))
+    refuse_opposite_twins(request.candidates, tokenizer=load_tokenizer(request.general))
     return _measure_amount(request)
 
 
@@ -221,10 +243,8 @@ def fit_budget(request: AuditRequest, task: object) -> AuditRequest:
     return request.with_(posterior=request.posterior.with_(n_chain_inputs=n))
 
 
-def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
-    """Return scenario 2's task on a sample of its passages that has every kind of them."""
-    if request.scenario_number == 1:
-        return None
+def _sample_passages(request: AuditRequest) -> tuple[Passage, ...]:
+    """Return a sample of scenario 2's passages that has every kind of them."""
     passages = request.shown_passages
     step = max(1, len(passages) // _N_SAMPLED)
     passage_of_kind = {prompts.passage_kind(passage): passage for passage in passages}
@@ -232,9 +252,16 @@ def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
     other_passages = [
         passage for kind, passage in passage_of_kind.items() if kind not in sampled_kinds
     ]
+    return (*passages[::step], *other_passages)
+
+
+def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
+    """Return scenario 2's task of masked models on a sample of its passages."""
+    if request.scenario_number == 1 or request.is_causal:
+        return None
     return prompts.make_posterior_task(
         request.candidates,
-        (*passages[::step], *other_passages),
+        _sample_passages(request),
         tokenizer=load_tokenizer(request.hospital),
         max_tokens=request.posterior.max_tokens,
         n_listed=len(request.candidates),
@@ -244,11 +271,35 @@ def _sample_task(request: AuditRequest) -> prompts.PosteriorTask | None:
 
 def _count_rows(request: AuditRequest, task: prompts.PosteriorTask | None) -> dict[str, float]:
     """Return rows of forward passes x tokens of a row for one model, by kind of evidence."""
+    if request.is_causal:
+        return _count_causal_tokens(request)
     if task is None:
         settings = request.generation
         return {"generation": float(settings.n_documents * settings.n_steps * settings.n_tokens)}
     sizes = fit_budget(request, task).sizes()
     return {kind: task.n_rows(kind, n) * task.n_tokens for kind, n in sizes.items()}
+
+
+def _count_causal_tokens(request: AuditRequest) -> dict[str, float]:
+    """Return the tokens that go through a causal model, by kind of evidence.
+
+    Each name takes about as many as it has pieces, so reference controls count as listed names do.
+    """
+    tokenizer, sizes = load_tokenizer(request.general), request.sizes()
+    pieces = part_pieces(request.candidates, kind=RUNNING_TEXT, tokenizer=tokenizer)
+    n_names = len(request.candidates) + N_PAIR_REFERENCE
+    per_text = n_names * float(pieces.n_pieces.sum(axis=1).mean())
+    if request.scenario_number == 1:
+        sampling = request.sampling
+        prompt = token_ids(tokenizer, sampling.header + sampling.prompt)
+        n_tokens = len(prompt) + sampling.n_tokens
+        return {"sampling": float(sizes["sampling"] * n_tokens), "recall": per_text}
+    settings = request.continuation
+    lengths = [
+        min(settings.max_tokens, len(token_ids(tokenizer, settings.header + passage.left)))
+        for passage in _sample_passages(request)
+    ]
+    return {"continuation": sizes["continuation"] * (float(np.mean(lengths)) + per_text)}
 
 
 def choose_prompt(candidates: Candidates) -> str:

@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from audit.errors import AuditError
-from audit.models.inspect import compute_model_digest
+from audit.models.adapters import join_digests
+from audit.models.inspect import compute_model_digest, is_adapter, is_causal_model
 from audit.models.model_folder import find_display_name
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.pools import pool_for
@@ -19,7 +20,14 @@ from audit.notes.passages import Passage, Passages
 from audit.shelf import digest_json
 from audit.task import MAX_SEED, Device, Record
 
-VERSIONS = {"generation": 4, "posterior": 3, "chain": 3}
+VERSIONS = {
+    "generation": 4,
+    "posterior": 3,
+    "chain": 3,
+    "sampling": 1,
+    "recall": 1,
+    "continuation": 1,
+}
 """Version of the code that makes each kind of evidence; raised whenever a change moves a number.
 Evidence of other versions is made anew, and an audit that rests on it has another digest."""
 
@@ -167,6 +175,91 @@ class PosteriorSettings(Record):
     )
 
 
+_HEADER = (
+    "causal models: the text that stood before every note in training, such as the beginning that "
+    "a chat template writes; special tokens are written as they are"
+)
+_MAX_HEADER_CHARS = 10_000
+
+
+class SamplingSettings(Record):
+    """Scenario 1 with causal models; there is no source for the sizes (docs/results.md)."""
+
+    n_documents: int = _integer_field(
+        "documents",
+        1_000,
+        low=1,
+        high=10_000_000,
+        about="scenario 1: documents to write with each model; more make the errors smaller",
+    )
+    n_tokens: int = _integer_field(
+        "tokens", 64, low=1, high=4096, about="scenario 1: tokens to write after the prompt"
+    )
+    top_k: int = _integer_field(
+        "top k",
+        100,
+        low=1,
+        high=1_000_000,
+        about="scenario 1: number of the most probable tokens of which one is drawn",
+    )
+    top_p: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="scenario 1, causal models: draw among the most probable tokens that reach "
+        "this probability together",
+    )
+    temperature: float = Field(
+        default=1.0, gt=0, description="scenario 1: lower values favour probable tokens"
+    )
+    prompt: str = Field(
+        default="",
+        max_length=_MAX_HEADER_CHARS,
+        description="scenario 1: the text to begin with; a name is expected where it ends",
+    )
+    header: str = Field(default="", max_length=_MAX_HEADER_CHARS, description=_HEADER)
+
+
+class ContinuationSettings(Record):
+    """Scenario 2 with causal models; half or twice the passages are in docs/results.md."""
+
+    n_inputs: int = _integer_field(
+        "inputs",
+        200,
+        low=1,
+        high=10_000_000,
+        about="scenario 2: passages to read, in random order; all of them if there are fewer",
+    )
+    max_tokens: int = _integer_field(
+        "max tokens",
+        512,
+        low=12,
+        high=4096,
+        about="scenario 2: longer passages lose their beginning; the model's own limit counts if "
+        "it is lower",
+    )
+    header: str = Field(default="", max_length=_MAX_HEADER_CHARS, description=_HEADER)
+
+
+Settings = GenerationSettings | PosteriorSettings | SamplingSettings | ContinuationSettings
+SETTINGS: Mapping[tuple[bool, int], type[Settings]] = {
+    (False, 1): GenerationSettings,
+    (False, 2): PosteriorSettings,
+    (True, 1): SamplingSettings,
+    (True, 2): ContinuationSettings,
+}
+"""Whether the models are causal, and the scenario -> the class of the settings."""
+
+
+def settings_class(question: Mapping[str, Any]) -> type[Settings]:
+    """Return the class of a question's settings, as `AuditRequest.question` returns it."""
+    return SETTINGS[question.get("kind") == CAUSAL, int(question["scenario"])]
+
+
+CAUSAL = "causal"
+"""Kind of models that read from left to right, in a question; it has no entry for masked models."""
+
+
 class RunSettings(Record):
     """How a question is computed, whatever its scenario."""
 
@@ -188,8 +281,11 @@ class AuditRequest(RunSettings):
     # The audit of a model trained by the same recipe on notes whose names are known: its digest.
     sibling: str = Field(default="", pattern="^([0-9a-f]{64})?$")
     passages: Passages | None = None  # Of D_public; needed in scenario 2.
+    # Masked models have the first two kinds of settings, causal models the other two.
     generation: GenerationSettings = GenerationSettings()
     posterior: PosteriorSettings = PosteriorSettings()
+    sampling: SamplingSettings = SamplingSettings()
+    continuation: ContinuationSettings = ContinuationSettings()
 
     @model_validator(mode="after")
     def _check_request(self) -> AuditRequest:
@@ -225,12 +321,28 @@ class AuditRequest(RunSettings):
         return passages.passages if passages else ()
 
     @property
-    def settings(self) -> GenerationSettings | PosteriorSettings:
-        """The settings of the chosen scenario."""
-        return self.generation if self.scenario_number == 1 else self.posterior
+    def is_causal(self) -> bool:
+        """Whether the general model is causal; False if its folder cannot be read."""
+        return is_causal_model(self.general)
+
+    @property
+    def settings_field(self) -> str:
+        """Name of the field that holds the settings of the chosen scenario and kind of models."""
+        names = ("sampling", "continuation") if self.is_causal else ("generation", "posterior")
+        return names[self.scenario_number - 1]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the chosen scenario and kind of models."""
+        settings: Settings = getattr(self, self.settings_field)
+        return settings
 
     def sizes(self) -> dict[str, int]:
         """Return how many documents or inputs are made of each kind of evidence."""
+        if self.is_causal and self.scenario_number == 1:
+            return {"sampling": self.sampling.n_documents, "recall": 1}
+        if self.is_causal:
+            return {"continuation": min(self.continuation.n_inputs, len(self.shown_passages))}
         if self.scenario_number == 1:
             return {"generation": self.generation.n_documents}
         return {"posterior": self.posterior.n_inputs, "chain": self.posterior.n_chain_inputs}
@@ -244,10 +356,13 @@ class AuditRequest(RunSettings):
         Raises AuditError if a directory is refused, or if both hold the same model.
         """
         general, hospital = digest_of(self.general), digest_of(self.hospital)
+        if is_adapter(self.hospital):
+            hospital = join_digests(general, hospital)
         if general == hospital:
             raise equal_models_error()
         passages = self.passages if self.scenario_number == 2 else None
-        return {
+        kind = {"kind": CAUSAL} if self.is_causal else {}
+        return kind | {
             "evidence_version": max(VERSIONS[kind] for kind in self.sizes()),
             "scenario": self.scenario_number,
             "general": general,
@@ -304,7 +419,7 @@ def command_line(
 ) -> str:
     """Return the command that runs a question (as `AuditRequest.question` returns it)."""
     number, chosen_settings = question["scenario"], question.get("settings", {})
-    settings = GenerationSettings if number == 1 else PosteriorSettings
+    settings = settings_class(question)
     options = {"scenario": number, "general": general, "hospital": hospital, "names": "names.csv"}
     if number == 2:
         options["passages"] = passages

@@ -16,6 +16,12 @@ from typing import Any
 import numpy as np
 
 from audit.attack import evidence, prompts, scores
+from audit.attack.contexts import (
+    ContinuationTask,
+    list_first_tokens,
+    make_continuation_task,
+)
+from audit.attack.continuation import ContinuationShard
 from audit.attack.generation import GeneratedShard, GenerationTask
 from audit.attack.judgement import find_settled_names
 from audit.attack.measure_types import (
@@ -30,13 +36,17 @@ from audit.attack.measure_types import (
 from audit.attack.posterior import PosteriorShard
 from audit.attack.prompts import PosteriorTask
 from audit.attack.question import MODEL_ROLES, AuditRequest
+from audit.attack.sampling import RecallShard, SamplingTask
 from audit.attack.scores import FIXED_SCORE, AttackResult, Columns
 from audit.errors import AuditError
+from audit.models.library import Tokenizer
 from audit.models.load import ModelPair
 from audit.names import spelling
 from audit.names.candidates import Candidates
 from audit.names.controls import (
+    MIN_PAIR_REFERENCE,
     MIN_REFERENCE,
+    N_PAIR_REFERENCE,
     N_REFERENCE,
     part_controls,
     reference_controls,
@@ -45,7 +55,7 @@ from audit.names.matching import count_lexicon_names, name_hits
 from audit.names.pools import NamePool, popularity
 from audit.notes.passages import Passage, find_owner_rows
 from audit.stats import BoolArray, FloatArray, IntArray
-from audit.text import fold_letters
+from audit.text import fold_letters, is_unspaced
 
 Sources = Callable[[str, str], evidence.Source]
 """From ("general" | "hospital", kind of evidence) to the source of evidence."""
@@ -76,6 +86,11 @@ def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     )
     pieces = spelling.part_pieces(listed, kind=kind, tokenizer=tokenizer)
     n_parts = (pieces.n_pieces > 0).sum(axis=1)
+    n_controls, n_least = (
+        (N_PAIR_REFERENCE, MIN_PAIR_REFERENCE)
+        if request.is_causal
+        else (N_REFERENCE, MIN_REFERENCE)
+    )
 
     def count_by_pieces(names_of_parts: int, of_role: Sequence[str] = ()) -> dict[int, int]:
         """Return how many controls to draw for each number of pieces that listed names have."""
@@ -84,7 +99,7 @@ def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
         totals, n_names = np.unique(pieces.n_pieces[rows].sum(axis=1), return_counts=True)
         shares = n_names / max(int(pieces.is_known.sum()), 1)
         return {
-            total: max(MIN_REFERENCE, round(N_REFERENCE * share))
+            total: max(n_least, round(n_controls * share))
             for total, share in zip(totals.tolist(), shares.tolist(), strict=True)
         }
 
@@ -117,14 +132,24 @@ def add_references(request: AuditRequest, pair: ModelPair, *, pool: NamePool) ->
     return listed + controls.rows(np.flatnonzero(is_own).tolist())
 
 
-def make_task(
-    request: AuditRequest, pair: ModelPair, names: Candidates
-) -> GenerationTask | PosteriorTask:
+def make_task(request: AuditRequest, pair: ModelPair, names: Candidates) -> evidence.AnyTask:
     """Return the task of a request: the question on all names that both models get, in integers."""
     tokenizer = pair.hospital.tokenizer
+    if pair.general.config.is_causal:
+        if request.scenario_number == 1:
+            return _make_sampling_task(request, pair, names)
+        return make_continuation_task(
+            names,
+            request.shown_passages,
+            tokenizer=tokenizer,
+            is_known=_spell(request, names, tokenizer).is_known,
+            n_listed=min(len(request.candidates), len(names)),
+            max_tokens=min(request.continuation.max_tokens, _find_reach(pair)),
+            header=request.continuation.header,
+            seed=request.seed,
+        )
     if request.scenario_number == 1:
-        pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
-        return _make_generation_task(request, pair, pieces)
+        return _make_generation_task(request, pair, _spell(request, names, tokenizer))
     settings = request.posterior
     return prompts.make_posterior_task(
         names,
@@ -138,10 +163,15 @@ def make_task(
     )
 
 
+def _spell(request: AuditRequest, names: Candidates, tokenizer: Tokenizer) -> spelling.PartPieces:
+    """Return the word pieces of names in passages of the commonest kind, or in running text."""
+    return spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
+
+
 def attack(
     request: AuditRequest,
     pair: ModelPair,
-    task: GenerationTask | PosteriorTask,
+    task: evidence.AnyTask,
     *,
     names: Candidates,
     pool: NamePool,
@@ -149,10 +179,12 @@ def attack(
 ) -> AttackResult:
     """Score names by both models' evidence from `sources`; `names` are those of the task."""
     listed, tokenizer = request.candidates, pair.hospital.tokenizer
-    pieces = spelling.part_pieces(names, kind=main_passage_kind(request), tokenizer=tokenizer)
+    pieces = _spell(request, names, tokenizer)
     if isinstance(task, PosteriorTask):
         columns, scored_pieces = task.part_columns, task.pieces[0]
     else:
+        if isinstance(task, ContinuationTask):
+            pieces = replace(pieces, is_known=task.is_known)
         columns, scored_pieces = prompts.part_columns([pieces], has_between=[False]), pieces
     parts = scores.describe_parts(
         names, columns=columns, n_pieces=spelling.pieces_by_role(scored_pieces), pool=pool
@@ -161,6 +193,8 @@ def attack(
     fields: dict[str, Any]
     if isinstance(task, PosteriorTask):
         fields = _collect_masked(request, task, sources, parts, pieces)
+    elif isinstance(task, ContinuationTask):
+        fields = _collect_continued(request, task, sources, parts)
     else:
         fields = _collect_generated(request, task, pieces, columns, sources, tokenizer, pool)
     sums, counts, chain = (fields.pop(name) for name in ("sums", "counts", "chain"))
@@ -168,21 +202,19 @@ def attack(
     main_sums = [sums[f"{model_role}_{main}"] for model_role in MODEL_ROLES]
 
     def score_prefix(n_blocks: int, *, with_errors: bool = False) -> dict[str, FloatArray]:
-        first_sums, first_counts = (
-            {name: block[:n_blocks] for name, block in sums.items()},
-            counts[:n_blocks],
-        )
+        first_sums = {name: block[:n_blocks] for name, block in sums.items()}
         return scores.compute_scores(
-            first_sums, counts=first_counts, parts=parts, with_errors=with_errors
+            first_sums, counts=counts[:n_blocks], parts=parts, with_errors=with_errors
         )
 
     n, begins = float(counts.sum()), scores.merge_blocks(counts)
     totals = {name: block.sum(axis=0) for name, block in sums.items()}
     shown_counts = np.add.reduceat(counts, begins)
-    block_evidence = [
-        _name_evidence(np.add.reduceat(block_sums, begins), shown_counts, parts, main=main)
-        for block_sums in main_sums
-    ]
+    shown_sums = {name: np.add.reduceat(block, begins) for name, block in sums.items()}
+    block_evidence = {
+        model_role: _name_evidence(shown_sums, model_role, shown_counts, parts)[:, : len(listed)]
+        for model_role in MODEL_ROLES
+    }
     full_names = zip(listed.first, listed.last, strict=True)
     return AttackResult(
         listed=listed,
@@ -195,23 +227,23 @@ def attack(
         prefix_scores=score_prefix,
         block_counts=counts,
         has_evidence=_has_evidence(*main_sums, columns=columns[: len(listed)]),
-        block_evidence={
-            model_role: by_name[:, : len(listed)]
-            for model_role, by_name in zip(MODEL_ROLES, block_evidence, strict=True)
-        },
+        block_evidence=block_evidence,
         block_evidence_counts=shown_counts,
         **fields,
     )
 
 
 def _name_evidence(
-    by_part: FloatArray, counts: IntArray, parts: scores.NameParts, *, main: str
+    sums: Columns, model_role: str, counts: IntArray, parts: scores.NameParts
 ) -> FloatArray:
-    """Return a model's mean evidence of names by block [s, N], from sums of their parts [s, U]."""
-    if main == "log_p":
-        return parts.sum_parts(by_part) / counts[:, None]
-    first, last = parts.pairs(by_part)
-    return np.asarray(first * last / np.square(counts, dtype=float)[:, None])
+    """Return a model's mean evidence of names by block [s, N], from sums by block."""
+    n = counts[:, None].astype(float)
+    if f"{model_role}_pair_log_p" in sums:
+        return np.asarray(sums[f"{model_role}_pair_log_p"] / n)
+    if f"{model_role}_log_p" in sums:
+        return np.asarray(parts.sum_parts(sums[f"{model_role}_log_p"]) / n)
+    first, last = parts.pairs(sums[f"{model_role}_mass"])
+    return np.asarray(first * last / np.square(n))
 
 
 def _has_evidence(general: FloatArray, hospital: FloatArray, *, columns: IntArray) -> bool:
@@ -234,7 +266,7 @@ RANKED_BY = (FIXED_SCORE, "part_log_ratio")
 def score_list(
     request: AuditRequest,
     pair: ModelPair,
-    task: GenerationTask | PosteriorTask,
+    task: evidence.AnyTask,
     *,
     pool: NamePool,
     sources: Sources,
@@ -332,7 +364,7 @@ def _read_single_pieces(
 
 def _collect_generated(
     request: AuditRequest,
-    task: GenerationTask,
+    task: GenerationTask | SamplingTask,
     pieces: spelling.PartPieces,
     columns: IntArray,
     sources: Sources,
@@ -346,16 +378,26 @@ def _collect_generated(
         for role in ("first", "last")
     }
     sums: dict[str, FloatArray] = {}
+    chances: dict[str, FloatArray] = {}
     details = Details()
     documents: dict[str, tuple[str, ...]] = {}
+    kind, n_documents = next(iter(request.sizes().items()))
     for model_role in MODEL_ROLES:
         shard: GeneratedShard = evidence.collect(
-            sources(model_role, "generation"),
-            task,
-            kind="generation",
-            n_total=request.generation.n_documents,
+            sources(model_role, kind), task, kind=kind, n_total=n_documents
         )
-        texts = tuple(tokenizer.batch_decode(shard.documents, clean_up_tokenization_spaces=False))
+        if isinstance(task, SamplingTask):
+            recall: RecallShard = evidence.collect(
+                sources(model_role, "recall"), task, kind="recall", n_total=1
+            )
+            chances[f"{model_role}_p"] = recall.sum_p
+        texts = tuple(
+            tokenizer.batch_decode(
+                np.maximum(shard.documents, 0),
+                skip_special_tokens=isinstance(task, SamplingTask),
+                clean_up_tokenization_spaces=False,
+            )
+        )
         hits, full_hits = name_hits(listed, documents=texts)
         mass = _read_part_masses(shard, task, pieces, columns)
         sums |= {
@@ -369,7 +411,7 @@ def _collect_generated(
     return {
         "sums": sums,
         "counts": shard.n_documents,
-        "chain": {},
+        "chain": scores.compute_recall(chances) if chances else {},
         "details": details,
         "documents": documents,
     }
@@ -447,17 +489,104 @@ def _collect_masked(
     }
 
 
-def _make_generation_task(
-    request: AuditRequest, pair: ModelPair, pieces: spelling.PartPieces
-) -> GenerationTask:
-    settings, tokenizer = request.generation, pair.hospital.tokenizer
-    if settings.n_tokens > pair.n_positions:
+def _collect_continued(
+    request: AuditRequest, task: ContinuationTask, sources: Sources, parts: scores.NameParts
+) -> dict[str, Any]:
+    """Collect scenario 2's block sums from causal models, of pairs and by part."""
+    n_total = request.sizes()["continuation"]
+    shards: dict[str, ContinuationShard] = {
+        model_role: evidence.collect(
+            sources(model_role, "continuation"), task, kind="continuation", n_total=n_total
+        )
+        for model_role in MODEL_ROLES
+    }
+    counts = shards["hospital"].n_inputs
+    sums: dict[str, FloatArray] = {}
+    for model_role, shard in shards.items():
+        sums[f"{model_role}_p"] = shard.sum_p
+        sums[f"{model_role}_pair_log_p"] = shard.sum_log_p.sum(axis=1)
+        sums[f"{model_role}_log_p"] = scores.average_by_part(shard.sum_log_p, parts)
+    n_read = shards["hospital"].passage_n_inputs
+    ratio = shards["hospital"].passage_sum_log_p - shards["general"].passage_sum_log_p
+    linking = link_passages(request.shown_passages, candidates=request.candidates, **shards)
+    return {
+        "sums": sums,
+        "counts": counts,
+        "chain": {},
+        "details": Details(linking=linking),
+        "passage_log_ratio": ratio / np.where(n_read, n_read, np.nan)[:, None],
+        "pair_evidence": {
+            model_role: shard.sum_log_p.sum(axis=0) / counts.sum()
+            for model_role, shard in shards.items()
+        },
+    }
+
+
+def _refuse_long_documents(n_tokens: int, *, n_positions: int) -> None:
+    """Refuse documents of more tokens than the models hold."""
+    if n_tokens > n_positions:
         raise AuditError(
             "The models hold {n_positions} tokens.",
             where="tokens",
             do="Ask for fewer.",
-            n_positions=pair.n_positions,
+            n_positions=n_positions,
         )
+
+
+def _find_reach(pair: ModelPair) -> int:
+    """Return how many tokens every layer of both causal models sees at once."""
+    configs = pair.general.config, pair.hospital.config
+    windows: list[int | None] = [getattr(config, "sliding_window", None) for config in configs]
+    return min([pair.n_positions, *(window for window in windows if window)])
+
+
+def _make_sampling_task(request: AuditRequest, pair: ModelPair, names: Candidates) -> SamplingTask:
+    settings, tokenizer = request.sampling, pair.hospital.tokenizer
+    pieces = _spell(request, names, tokenizer)
+    space = "" if settings.prompt[-1:].isspace() or not settings.prompt else " "
+    is_unspaced_prompt = is_unspaced(settings.prompt[-1:])
+    place = Passage(
+        left=settings.prompt + ("" if is_unspaced_prompt else space),
+        slots=("full",),
+        separator="",
+        right="",
+        passage_id="",
+        owner=None,
+    )
+    after_prompt = make_continuation_task(
+        names,
+        [place],
+        tokenizer=tokenizer,
+        is_known=pieces.is_known,
+        n_listed=min(len(request.candidates), len(names)),
+        max_tokens=_find_reach(pair),
+        header=settings.header,
+        seed=request.seed,
+    )
+    prompt = (
+        *list_first_tokens(tokenizer),
+        *spelling.token_ids(tokenizer, (settings.header + settings.prompt).rstrip()),
+    )
+    _refuse_long_documents(len(prompt) + settings.n_tokens, n_positions=pair.n_positions)
+    end_id = tokenizer.eos_token_id
+    return SamplingTask(
+        prompt=prompt,
+        end_id=-1 if end_id is None else end_id,
+        multi_piece_parts=tuple(sorted({part for _, _, part in _list_parts(pieces) if part[1:]})),
+        names=after_prompt,
+        seed=request.seed,
+        n_new_tokens=settings.n_tokens,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        temperature=settings.temperature,
+    )
+
+
+def _make_generation_task(
+    request: AuditRequest, pair: ModelPair, pieces: spelling.PartPieces
+) -> GenerationTask:
+    settings, tokenizer = request.generation, pair.hospital.tokenizer
+    _refuse_long_documents(settings.n_tokens, n_positions=pair.n_positions)
     mask = tokenizer.mask_token_id
     inner: list[int] = []
     for index, text in enumerate(settings.prompt.split("[MASK]")):
@@ -497,7 +626,10 @@ def _list_parts(pieces: spelling.PartPieces) -> list[tuple[int, int, tuple[int, 
 
 
 def _read_part_masses(
-    shard: GeneratedShard, task: GenerationTask, pieces: spelling.PartPieces, columns: IntArray
+    shard: GeneratedShard,
+    task: GenerationTask | SamplingTask,
+    pieces: spelling.PartPieces,
+    columns: IntArray,
 ) -> FloatArray:
     """Read the parts' masses [b, U] out of the vocabulary's."""
     place = {part: i for i, part in enumerate(task.multi_piece_parts)}
@@ -513,8 +645,8 @@ def link_passages(
     passages: Sequence[Passage],
     *,
     candidates: Candidates,
-    hospital: PosteriorShard,
-    general: PosteriorShard,
+    hospital: PosteriorShard | ContinuationShard,
+    general: PosteriorShard | ContinuationShard,
 ) -> Linking | None:
     """Rank each passage's own name among all candidates.
 

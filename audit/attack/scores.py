@@ -118,6 +118,54 @@ def compute_residuals(hospital: FloatArray, general: FloatArray, *, parts: NameP
     return residual
 
 
+def compute_pair_residuals(
+    hospital: FloatArray, general: FloatArray, *, parts: NameParts, n_fitted: int | None = None
+) -> FloatArray:
+    """Return each name's studentised residual [N] from evidence of the pair of its parts [N].
+
+    The regression is that of `compute_residuals`, over names in place of parts: on M_general's
+    evidence, on the log share of people who carry the name, and on the number of word pieces. Only
+    the first `n_fitted` names belong to the fit, by default all.
+    """
+    is_there = parts.of_name >= 0
+    columns = np.where(is_there, parts.of_name, 0)
+    is_scored = is_there.any(axis=1) & np.isfinite(hospital) & np.isfinite(general)
+    is_fitted = (parts.is_known[columns] | ~is_there).all(axis=1) & is_scored
+    is_fitted[n_fitted:] &= n_fitted is None
+    residual = np.full(len(hospital), np.nan)
+    if is_fitted.sum() >= 2:
+        residual[is_scored] = _studentise(
+            hospital[is_scored],
+            general[is_scored],
+            np.where(is_there, parts.log_share[columns], 0.0).sum(axis=1)[is_scored],
+            np.where(is_there, parts.n_pieces[columns], 0).sum(axis=1)[is_scored].astype(float),
+            fitted=is_fitted[is_scored],
+        )
+    return residual
+
+
+def average_by_part(by_role: FloatArray, parts: NameParts) -> FloatArray:
+    """Return the mean [..., U] of each part's evidence over the names that carry the part.
+
+    `by_role` [..., 2, N] is evidence of the first and of the last name, given what stands before.
+    """
+    means = np.full((*by_role.shape[:-2], len(parts.log_share)), np.nan)
+    for role in (0, 1):
+        columns = parts.of_name[:, role]
+        is_used = (columns >= 0) & np.isfinite(by_role[..., role, :]).all(
+            axis=tuple(range(by_role.ndim - 2))
+        )
+        used = columns[is_used]
+        counts = np.bincount(used, minlength=len(parts.log_share))
+        is_carried = counts > 0
+        flat = by_role[..., role, :][..., is_used].reshape(-1, len(used))
+        sums = np.stack(
+            [np.bincount(used, weights=row, minlength=len(parts.log_share)) for row in flat]
+        ).reshape(*by_role.shape[:-2], -1)
+        means[..., is_carried] = sums[..., is_carried] / counts[is_carried]
+    return means
+
+
 def _studentise(
     hospital: FloatArray,
     general: FloatArray,
@@ -126,7 +174,7 @@ def _studentise(
     *,
     fitted: BoolArray,
 ) -> FloatArray:
-    """Return the studentised residuals [u] of one role's parts."""
+    """Return the studentised residuals [u] of one role's parts, or of names."""
     n_fitted = int(fitted.sum())
     columns, beyond = [np.ones(len(hospital))], general
     if n_fitted >= _LINEAR_FROM:
@@ -198,7 +246,9 @@ class Sums:
 
     @cached_property
     def by_name(self) -> list[FloatArray]:
-        """The evidence of names [N]."""
+        """The evidence of names [N]: of the pair of their parts where a model gives it."""
+        if "hospital_pair_log_p" in self.totals:
+            return [self.totals[f"{role}_pair_log_p"] / self.n for role in ("hospital", "general")]
         return [
             by_part if self.parts is None else self.parts.sum_parts(by_part)
             for by_part in self.evidence
@@ -263,6 +313,10 @@ def _residual(s: Sums) -> FloatArray:
     return soft_minimum(*s.name_parts.pairs(s.residual))
 
 
+def _pair_residual(s: Sums) -> FloatArray:
+    return compute_pair_residuals(*s.by_name, parts=s.name_parts)
+
+
 def _part_log_ratio(s: Sums) -> FloatArray:
     """Return the smaller of both parts' log ratios (nats), minus the median of the role.
 
@@ -283,8 +337,10 @@ class ScoreKind:
     scenarios: tuple[int, ...]  # Of 1 and 2.
     formula: Callable[[Sums], FloatArray]  # From sums to the score [N].
     # "parts": evidence by part, which reference controls have too; "listed": evidence of whole
-    # names, which only listed names have; "chain": the same by `chain`.
-    needs: Literal["parts", "listed", "chain"] = "parts"
+    # names, which only listed names have; "chain": the same by `chain`; "pairs": evidence of the
+    # pair of both parts, which causal models give for reference controls too; "recall": the chance
+    # of whole names after the prompt, which they give too.
+    needs: Literal["parts", "listed", "chain", "pairs", "recall"] = "parts"
     # Whether it is measured, higher being more member-like; if not, it is only a column of names.
     is_ranked: bool = True
     column: str = ""  # Of names.csv, where that is not `name`; these columns come last.
@@ -346,12 +402,22 @@ SCORES: tuple[ScoreKind, ...] = (
     ScoreKind("product_log_ratio", (1,), lambda s: _against_general(s, _product)),
     ScoreKind("minimum_log_ratio", (1,), lambda s: _against_general(s, _minimum)),
     ScoreKind("half_log_ratio", (1,), _half_log_ratio),
+    ScoreKind("hospital_recall", (1,), lambda s: s.mean("hospital_p"), "recall", is_log=True),
+    ScoreKind(
+        "general_recall",
+        (1,),
+        lambda s: s.mean("general_p"),
+        "recall",
+        is_ranked=False,
+        is_log=True,
+    ),
     ScoreKind("difference", (2,), _difference, "listed", rule="difference_above_zero"),
     ScoreKind("log_ratio", (2,), _log_ratio, "listed"),
     ScoreKind("mean_log_ratio", (2,), _mean_log_ratio),
     ScoreKind("hospital_posterior", (2,), lambda s: s.mean("hospital_p"), "listed", is_log=True),
     ScoreKind("general_posterior", (2,), lambda s: s.mean("general_p"), "listed", is_ranked=False),
     ScoreKind("general_mean_log", (2,), lambda s: s.by_name[1], is_ranked=False),
+    ScoreKind("pair_residual", (2,), _pair_residual, "pairs"),
     ScoreKind("residual", (1, 2), _residual),
     ScoreKind("residual_minimum", (1, 2), lambda s: np.fmin(*s.name_parts.pairs(s.residual))),
     ScoreKind("residual_sum", (1, 2), lambda s: s.name_parts.sum_parts(s.residual)),
@@ -369,8 +435,9 @@ SCORES: tuple[ScoreKind, ...] = (
 )
 """Every score, in the order of names.csv."""
 
-FIXED_SCORE = "residual"
-"""The score chosen beforehand, for names and for the group (docs/decisions/scores.md)."""
+FIXED_SCORE, PAIR_SCORE = "residual", "pair_residual"
+"""The score chosen beforehand, for names and for the group (docs/decisions/scores.md); the second
+where evidence is of the pair of both parts."""
 GENERAL_SCORE = {1: "general_product", 2: "general_mean_log"}
 """Scenario -> the score of the same attack with M_general alone."""
 
@@ -401,20 +468,32 @@ def compute_scores(
     Rao-Blackwell mass of each part; of listed names [b, n_listed] "hospital_hits", documents with
     either part, and "hospital_full_hits", with both side by side. Scenario 2: "hospital_p" [b,
     n_listed] of whole names, "hospital_log_p" [b, U] of parts, or of `chain` (`parts` None) [b,
-    n_listed] of whole names. `counts` [b] are inputs or documents of each block.
+    n_listed] of whole names; "hospital_pair_log_p" [b, N] of the pair of both parts, if the models
+    give it. `counts` [b] are inputs or documents of each block.
     """
     scenario, n_run = 1 if "hospital_mass" in sums else 2, float(counts.sum())
-    kinds = [
-        k
-        for k in list_scores(scenario)
-        if (k.needs == "chain") == (parts is None) and (not only or k.name in only)
-    ]
+    needs = {"chain"} if parts is None else {"parts", "listed"}
+    needs |= {"pairs"} if "hospital_pair_log_p" in sums else set()
+    kinds = [k for k in list_scores(scenario) if k.needs in needs and (not only or k.name in only)]
 
     def formulas(columns: Columns, n: float) -> Columns:
         model_sums = Sums(columns, n, n_run, parts)
         return {kind.name: kind.formula(model_sums) for kind in kinds}
 
     return jackknife(formulas, sums, counts=counts, with_errors=with_errors)
+
+
+def compute_recall(chances: Columns) -> dict[str, FloatArray]:
+    """Return the scores that need "recall", without errors, from "hospital_p", "general_p" [1, N].
+
+    They are exact, so they have no error of sampling.
+    """
+    sums = Sums({name: column[0] for name, column in chances.items()}, 1.0, 1.0, None)
+    return {
+        kind.name: np.stack([kind.formula(sums), np.zeros(chances["hospital_p"].shape[1])])
+        for kind in list_scores(1)
+        if kind.needs == "recall"
+    }
 
 
 def jackknife(
@@ -493,11 +572,19 @@ class AttackResult:
     has_evidence: bool = True
     # [P, N] mean of ln p_hospital - ln p_general by passage; P = 0 in scenario 1.
     passage_log_ratio: FloatArray | None = None
+    # "hospital" and "general" -> [2, N + R] mean ln p of the first and the last name, given what is
+    # written before; empty where evidence is not of the pair of both parts.
+    pair_evidence: Columns = field(default_factory=dict)
 
     @property
     def kinds(self) -> list[ScoreKind]:
         """The kinds of scores that this attack has."""
         return [kind for kind in list_scores(self.scenario) if kind.name in self.scores]
+
+    @property
+    def fixed_score(self) -> str:
+        """Name of the score that names and the group are judged by."""
+        return PAIR_SCORE if PAIR_SCORE in self.scores else FIXED_SCORE
 
     @property
     def general_score(self) -> str:
@@ -518,6 +605,29 @@ class AttackResult:
             POPULARITY: self.popularity,
         }
 
+    def score_namesakes(self, row: int, role: int, others: IntArray) -> FloatArray:
+        """Return the fixed score of namesakes [C] of a name: its part of a role, with other parts.
+
+        `others` [C] are the rows of names from which the other part is taken.
+        """
+        parts = self.parts
+        if not self.pair_evidence:
+            residuals = np.append(self.part_residual, math.nan)
+            return soft_minimum(
+                np.full(len(others), residuals[parts.of_name[row, role]]),
+                residuals[parts.of_name[others, 1 - role]],
+            )
+        columns = np.full((len(others), 2), parts.of_name[row, role])
+        columns[:, 1 - role] = parts.of_name[others, 1 - role]
+        evidence = []
+        for model_role in ("hospital", "general"):
+            by_role = self.pair_evidence[model_role]
+            namesakes = by_role[role, row] + by_role[1 - role, others]
+            evidence.append(np.concatenate([by_role.sum(axis=0), namesakes]))
+        extended = replace(parts, of_name=np.concatenate([parts.of_name, columns]))
+        n = len(parts.of_name)
+        return compute_pair_residuals(*evidence, parts=extended, n_fitted=n)[n:]
+
     def select_names(self, rows: IntArray) -> AttackResult:
         """Return the result of some listed names, followed by all reference controls."""
         n = len(self.listed)
@@ -537,4 +647,7 @@ class AttackResult:
             n_pieces=self.n_pieces[name_rows],
             parts=replace(self.parts, of_name=self.parts.of_name[name_rows]),
             prefix_scores=lambda n_blocks: select_columns(self.prefix_scores(n_blocks)),
+            pair_evidence={
+                role: by_role[:, name_rows] for role, by_role in self.pair_evidence.items()
+            },
         )

@@ -12,7 +12,15 @@ from typing import Annotated, Literal
 from audit import access_log, shards
 from audit.attack.measure_types import write_json
 from audit.attack.metrics import measure_scores
-from audit.attack.question import AuditRequest, Dtype, GenerationSettings, PosteriorSettings
+from audit.attack.question import (
+    AuditRequest,
+    ContinuationSettings,
+    Dtype,
+    GenerationSettings,
+    PosteriorSettings,
+    SamplingSettings,
+    Settings,
+)
 from audit.cli.command_steps import (
     NamesList,
     Seed,
@@ -39,6 +47,7 @@ from audit.home import (
     DEMO_HOSPITAL,
     results_dir,
 )
+from audit.models.inspect import is_causal_model
 from audit.models.registry import load_tokenizer, resolve_model_path
 from audit.names.candidates import Candidates, ControlSource
 from audit.names.controls import with_controls, with_own_controls
@@ -93,6 +102,8 @@ SiblingAudit = Annotated[
     str, "audit, with the same settings, of a model trained by the same recipe on known names"
 ]
 
+_CAUSAL_ALONE = ("top_p", "header")
+"""Settings that only causal models have; the others mean the same for both kinds of models."""
 _GENERATED, _MASKED = {*GenerationSettings.model_fields}, {*PosteriorSettings.model_fields}
 
 
@@ -120,6 +131,7 @@ def demo(*, options: Annotated[Options, FieldsOf(DemoTask)]) -> Result:
 @command(
     *_OF_SCENARIO,
     _OF_PASSAGES,
+    Dependence({"top_p"}, has("scenario", 1), needs="--scenario 1"),
     Dependence({"out", "reference", "scheduler"}, is_absent("order"), clashes="--order"),
 )
 def run(
@@ -130,6 +142,7 @@ def run(
     names: NamesList,
     generation: Annotated[Options, FieldsOf(GenerationSettings)],
     posterior: Annotated[Options, FieldsOf(PosteriorSettings)],
+    causal: Annotated[Options, FieldsOf(SamplingSettings, only=_CAUSAL_ALONE)],
     reference: Annotated[
         tuple[str, ...],
         "also with this model in the general model's place, such as one trained on the "
@@ -166,8 +179,7 @@ def run(
         candidates=candidates,
         sibling=_find_audit_digest(sibling, option="--sibling") if sibling else "",
         passages=_read_passages(passages, placeholder=placeholder, scenario=scenario),
-        generation=GenerationSettings(**generation),
-        posterior=PosteriorSettings(**posterior),
+        **_make_settings(general, generation, posterior, causal),
         seed=seed,
         dtype=dtype,
         device=device,
@@ -179,6 +191,37 @@ def run(
         return {"order": str(order), "n_shards": len(shards_order.keys)}
     with use_scheduler(scheduler):
         return _audit_with_references(request, reference=reference, out=out)
+
+
+def _make_settings(
+    general: str, generation: Options, posterior: Options, causal: Options
+) -> Options:
+    """Return the fields of a request with the settings of both scenarios.
+
+    Options of the same name mean the same to masked and to causal models. Those that the models
+    have no use for are refused.
+    """
+    is_causal = is_causal_model(resolve_model_path(general, option="--general"))
+    given_options = generation | posterior | causal
+    fields: dict[str, type[Settings]] = (
+        {"sampling": SamplingSettings, "continuation": ContinuationSettings}
+        if is_causal
+        else {"generation": GenerationSettings, "posterior": PosteriorSettings}
+    )
+    used = {name for settings in fields.values() for name in settings.model_fields}
+    for name in given_options:
+        if name not in used:
+            raise AuditError(
+                "has no effect on models of this kind.",
+                where=f"--{name.removeprefix('n_').replace('_', '-')}",
+                do="Leave it out.",
+            )
+    return {
+        field: settings(
+            **{name: x for name, x in given_options.items() if name in settings.model_fields}
+        )
+        for field, settings in fields.items()
+    }
 
 
 def _read_passages(passages: Path | None, *, placeholder: str, scenario: int) -> Passages | None:

@@ -1,174 +1,182 @@
 """Log probabilities of many continuations of one context, each distinct prefix computed once.
 
-The continuations form a tree of tokens. Its nodes go through the model side by side, as one row in
-which every token sees the context and its own ancestors only. So a thousand names cost about as
-much as one text with as many tokens as the tree has nodes.
-
-Legend: N continuations, n nodes of the tree, c tokens of the context, V tokens of the vocabulary.
+Legend: N continuations, n nodes of their tree, q nodes of one pass, V tokens of the vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from audit.errors import AuditError
+from audit.models.forward import MAX_TOTAL_VARIATION
+from audit.models.token_tree import ROOT, TokenTree, TreePass, TreePlan
+from audit.rng import generator
 from audit.stats import BoolArray, FloatArray, IntArray
 
-ROOT = -1
-_NODES_PER_PASS = 256
-"""With a vocabulary of 150,000 tokens the logits take 150 MB; 512 nodes are no faster."""
+if TYPE_CHECKING:
+    from audit.models.load import LoadedModel
 
 
-@dataclass(frozen=True)
-class TokenTree:
-    """Continuations as a tree; a node follows its parent directly or behind its siblings' trees.
+class CausalForward:
+    """A causal language model on its device, as transformers computes it.
 
-    `tokens` [n] are token ids, `parents` [n] indices of nodes or `ROOT`, `depths` [n] count from 0,
-    and `ends` [N] is the last node of each continuation.
+    Whoever runs `model` does so within `running`: a module with an adapter is two models.
+
+    Parameters
+    ----------
+    loaded
+        Its module is in evaluation mode and float32; its weights stay as they are.
+    dtype
+        Number type of the pass: "float32" or "bfloat16".
     """
 
-    tokens: IntArray
-    parents: IntArray
-    depths: IntArray
-    ends: IntArray
+    kernels = "plain"
 
-    def __len__(self) -> int:
-        return len(self.tokens)
+    def __init__(self, loaded: LoadedModel, *, dtype: str = "float32") -> None:
+        self.dtype = dtype
+        model, self._switch = loaded.model, loaded.switch
+        if dtype != "float32":
+            model, self._switch = copy.deepcopy((model, self._switch))
+            model = model.to(getattr(torch, dtype))
+        self.model: Any = model
+        self._is_adapted = loaded.is_adapted
+        self.device = next(model.parameters()).device
+        self.n_vocabulary = loaded.config.vocab_size
 
-    def list_branches(self) -> IntArray:
-        """Return the first nodes of the parts that share no node, and the number of nodes."""
-        return np.append(np.flatnonzero(self.parents == ROOT), len(self))
+    def running(self) -> AbstractContextManager[None]:
+        """Return a context in which the module computes as this model does."""
+        return nullcontext() if self._switch is None else self._switch.turned(on=self._is_adapted)
 
 
-def build_tree(continuations: Sequence[Sequence[int]]) -> TokenTree:
-    """Return the tree of some continuations, each of at least one token."""
-    order = sorted(range(len(continuations)), key=lambda i: tuple(continuations[i]))
-    path: list[int] = []  # nodes of the continuation before
-    earlier: tuple[int, ...] = ()
-    tokens: list[int] = []
-    parents: list[int] = []
-    depths: list[int] = []
-    ends = np.zeros(len(continuations), dtype=np.int64)
-    for row in order:
-        continuation = tuple(continuations[row])
-        if not continuation:
-            raise ValueError("a continuation has no token")
-        n_shared = 0
-        for one, other in zip(continuation, earlier, strict=False):
-            if one != other:
-                break
-            n_shared += 1
-        del path[n_shared:]
-        for depth in range(n_shared, len(continuation)):
-            parents.append(path[-1] if path else ROOT)
-            depths.append(depth)
-            path.append(len(tokens))
-            tokens.append(continuation[depth])
-        ends[row], earlier = path[-1], continuation
-    return TokenTree(
-        tokens=np.array(tokens, dtype=np.int64),
-        parents=np.array(parents, dtype=np.int64),
-        depths=np.array(depths, dtype=np.int64),
-        ends=ends,
-    )
+def build_causal_forwards(models: Sequence[LoadedModel], *, dtype: str) -> list[CausalForward]:
+    """Return one `CausalForward` for each model, in float32 unless bfloat16 is asked for.
+
+    Raises AuditError if bfloat16 moves the distribution of a next token too far.
+    """
+    exact = [CausalForward(loaded) for loaded in models]
+    if dtype != "bfloat16":
+        return exact
+    rounded = [CausalForward(loaded, dtype=dtype) for loaded in models]
+    for loaded, forward, exact_forward in zip(models, rounded, exact, strict=True):
+        moved = _measure_variation(forward, exact_forward)
+        if moved > MAX_TOTAL_VARIATION:
+            raise AuditError(
+                "bfloat16 moves this model's distributions by {moved:.3f} (total "
+                "variation); at most {max_total_variation} is accepted.",
+                where=loaded.name,
+                do="Run in float32.",
+                moved=moved,
+                max_total_variation=f"{MAX_TOTAL_VARIATION:.2g}",
+            )
+    return rounded
+
+
+_PROBE_TOKENS = (8, 32)
 
 
 @torch.inference_mode()
-def continuation_log_p(
-    model: Any,
-    context: Sequence[int],
-    tree: TokenTree,
-    *,
-    is_ending: BoolArray | None = None,
-    n_nodes_per_pass: int = _NODES_PER_PASS,
-) -> FloatArray:
-    """Return ln p [N] (nats) of each continuation after a context of at least one token.
+def _measure_variation(forward: CausalForward, exact: CausalForward) -> float:
+    """Return the largest total variation between two passes' next tokens, on random texts."""
+    numbers = generator(0, "probe texts").integers(exact.n_vocabulary, size=_PROBE_TOKENS)
+    distributions = []
+    for one_pass in (forward, exact):
+        with one_pass.running():
+            logits = one_pass.model(torch.from_numpy(numbers).to(one_pass.device)).logits
+        distributions.append(torch.softmax(logits.double(), dim=-1))
+    difference = (distributions[0] - distributions[1]).abs().sum(dim=-1) / 2
+    return float(difference.max())
 
-    `model` is a causal language model of transformers in evaluation mode. With `is_ending` [V], the
-    probability that the next token is one of these is a factor too: the name must end there.
+
+@dataclass(frozen=True)
+class TreeScores:
+    """Log probabilities of the nodes of a tree after one context (nats).
+
+    `paths` [n] are those of all tokens from the context to a node. `ends` [n] are those of the next
+    token being one that can follow the end of a word; 0 if nobody asked.
     """
-    device = next(model.parameters()).device
-    cache = DynamicCache()
-    ids = torch.tensor([list(context)], device=device)
-    root_log_p = _log_softmax(model(ids, past_key_values=cache, use_cache=True).logits[:, -1:])[0]
-    ending = None if is_ending is None else torch.from_numpy(np.flatnonzero(is_ending)).to(device)
-    node_log_p = np.zeros(len(tree))  # given the parent
-    end_log_p = np.zeros(len(tree))
-    top_nodes = np.flatnonzero(tree.parents == ROOT)
-    node_log_p[top_nodes] = root_log_p[0, torch.from_numpy(tree.tokens[top_nodes])].cpu().numpy()
-    needs_pass = _list_needed(tree, with_ends=is_ending is not None)
-    for first, last in _group_branches(tree, n_nodes_per_pass):
-        nodes = first + np.flatnonzero(needs_pass[first:last])
-        if not len(nodes):
-            continue
-        log_p = _log_softmax(_read_nodes(model, tree, nodes, cache=cache))
-        place_of = np.full(last - first, -1)
-        place_of[nodes - first] = np.arange(len(nodes))
-        children = first + np.flatnonzero(tree.parents[first:last] != ROOT)
-        places = place_of[tree.parents[children] - first]
-        picked = log_p[torch.from_numpy(places), torch.from_numpy(tree.tokens[children])]
-        node_log_p[children] = picked.cpu().numpy()
-        if ending is not None:
-            end_log_p[nodes] = log_p[:, ending].logsumexp(dim=-1).cpu().numpy()
-    path_log_p = node_log_p.copy()
-    for node in np.flatnonzero(tree.parents != ROOT):  # parents come before their children
-        path_log_p[node] += path_log_p[tree.parents[node]]
-    return path_log_p[tree.ends] + (end_log_p[tree.ends] if is_ending is not None else 0.0)
 
-
-def _list_needed(tree: TokenTree, *, with_ends: bool) -> BoolArray:
-    """Return which nodes [n] go through the model: those whose next token is asked for."""
-    is_needed = np.zeros(len(tree), dtype=np.bool_)
-    is_needed[tree.parents[tree.parents != ROOT]] = True
-    if with_ends:
-        is_needed[tree.ends] = True
-    return is_needed
-
-
-def _group_branches(tree: TokenTree, n_most: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of whole branches with at most `n_most` nodes, or with one branch."""
-    borders = tree.list_branches().tolist()
-    first = borders[0] if borders else 0
-    for begin, end in pairwise(borders):
-        if begin > first and end - first > n_most:
-            yield first, begin
-            first = begin
-    if len(tree):
-        yield first, len(tree)
-
-
-def _read_nodes(model: Any, tree: TokenTree, nodes: IntArray, *, cache: DynamicCache) -> Tensor:
-    """Return the logits [q, V] behind some nodes; the cache holds the context before and after."""
-    device = next(model.parameters()).device
-    n_context, q = cache.get_seq_length(), len(nodes)
-    place_of = {int(node): place for place, node in enumerate(nodes)}
-    sees = np.zeros((q, n_context + q), dtype=np.bool_)
-    sees[:, :n_context] = True
-    for place, node in enumerate(nodes.tolist()):
-        parent = int(tree.parents[node])
-        if parent != ROOT:  # what the parent sees; parents come first
-            sees[place] = sees[place_of[parent]]
-        sees[place, n_context + place] = True
-    dtype = next(model.parameters()).dtype
-    mask = torch.zeros(sees.shape, dtype=dtype, device=device)
-    mask.masked_fill_(~torch.from_numpy(sees).to(device), torch.finfo(dtype).min)
-    logits: Tensor = model(
-        torch.from_numpy(tree.tokens[nodes])[None].to(device),
-        attention_mask=mask[None, None],
-        position_ids=torch.from_numpy(n_context + tree.depths[nodes])[None].to(device),
-        past_key_values=cache,
-        use_cache=True,
-    ).logits[0]
-    cache.crop(-q)
-    return logits
+    paths: FloatArray
+    ends: FloatArray
 
 
 def _log_softmax(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.float(), dim=-1)
+
+
+@torch.inference_mode()
+def score_tree(
+    model: Any,
+    context: Sequence[int],
+    plan: TreePlan,
+    *,
+    is_ending: BoolArray | None = None,
+    distribution: Callable[[Tensor], Tensor] = _log_softmax,
+) -> TreeScores:
+    """Return the log probabilities of a tree's nodes after a context of at least one token.
+
+    `model` is a causal language model of transformers in evaluation mode. With `is_ending` [V], the
+    next token's probability to be one of these is computed too; the plan must have ends.
+    `distribution` turns logits [..., V] into log probabilities; a sampler's own distribution gives
+    the chance that it writes a continuation.
+    """
+    device, tree = next(model.parameters()).device, plan.tree
+
+    def move(array: IntArray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    cache = DynamicCache()
+    ids = torch.tensor([list(context)], device=device)
+    first_log_p = distribution(model(ids, past_key_values=cache, use_cache=True).logits[:, -1])[0]
+    ending = None if is_ending is None else move(np.flatnonzero(is_ending))
+    paths, ends = np.zeros(len(tree)), np.zeros(len(tree))
+    top_nodes = np.flatnonzero(tree.parents == ROOT)
+    paths[top_nodes] = first_log_p[move(tree.tokens[top_nodes])].cpu().numpy()
+    for tree_pass in plan.passes:
+        if n_stale := cache.get_seq_length() - len(context) - tree_pass.n_stem:
+            cache.crop(-n_stale)
+        log_p = distribution(_read_nodes(model, tree, tree_pass, cache=cache))  # [q, V]
+        children, places = tree_pass.children, tree_pass.places
+        paths[children] = log_p[move(places), move(tree.tokens[children])].cpu().numpy()
+        if ending is not None:
+            ends[tree_pass.nodes] = log_p[:, ending].logsumexp(dim=-1).cpu().numpy()
+    for depth in range(1, int(tree.depths.max(initial=0)) + 1):
+        nodes = np.flatnonzero(tree.depths == depth)
+        paths[nodes] += paths[tree.parents[nodes]]
+    return TreeScores(paths, ends)
+
+
+def continuation_log_p(
+    model: Any, context: Sequence[int], plan: TreePlan, *, is_ending: BoolArray | None = None
+) -> FloatArray:
+    """Return ln p [N] (nats) of each continuation after a context; parameters as `score_tree`."""
+    scores = score_tree(model, context, plan, is_ending=is_ending)
+    return np.asarray(scores.paths[plan.tree.ends] + scores.ends[plan.tree.ends])
+
+
+def _read_nodes(model: Any, tree: TokenTree, tree_pass: TreePass, *, cache: DynamicCache) -> Tensor:
+    """Return the logits [q, V] behind the nodes of a pass, which the cache then holds too."""
+    weight = next(model.parameters())
+    n_before, nodes = cache.get_seq_length(), tree_pass.nodes
+    n_context = n_before - tree_pass.n_stem
+    mask = torch.zeros(
+        (len(nodes), n_before + len(nodes)), dtype=weight.dtype, device=weight.device
+    )
+    is_hidden = ~torch.from_numpy(tree_pass.sees).to(weight.device)
+    mask[:, n_before:].masked_fill_(is_hidden, torch.finfo(weight.dtype).min)
+    logits: Tensor = model(
+        torch.from_numpy(tree.tokens[nodes])[None].to(weight.device),
+        attention_mask=mask[None, None],
+        position_ids=torch.from_numpy(n_context + tree.depths[nodes])[None].to(weight.device),
+        past_key_values=cache,
+        use_cache=True,
+    ).logits[0]
+    return logits

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from audit.errors import AuditError
 from audit.foreign import locate_errors, name_place, refuse_errors
 from audit.models.adapters import is_adapter_folder, join_digests, read_adapter
-from audit.models.architectures import MAX_CONFIG_BYTES, parse_config
+from audit.models.architectures import MAX_CONFIG_BYTES, SUPPORTED_KINDS, parse_config
 from audit.models.conversion import Conversion, read_conversion
 from audit.models.layouts import complete_names, count_parameters, measure_pass
 from audit.models.model_config import ModelConfig
@@ -217,3 +217,12 @@ def compute_hospital_digest(general: Path, hospital: Path) -> str:
     """Return the digest of the hospital's model of a pair, which may be an adapter on the other."""
     digest = compute_model_digest(hospital)
     return join_digests(compute_model_digest(general), digest) if is_adapter(hospital) else digest
+
+
+def is_causal_model(path: Path) -> bool:
+    """Return whether a directory says that its model is causal; False if it cannot be read."""
+    with suppress(AuditError):
+        raw = open_folder(path).json("config.json", max_bytes=MAX_CONFIG_BYTES)
+        kind = SUPPORTED_KINDS.get(str(raw.get("model_type")))
+        return kind is not None and kind.config.is_causal
+    return False

@@ -42,6 +42,9 @@ N_REFERENCE, MIN_REFERENCE = 20_000, 2_600
 controls on, one name of 130 can be detected. With 20,000 controls a p-value near 0.0004 has a
 standard deviation of 0.00014, with 10,000 one of 0.0002; 40,000 controls would take twice the time
 to rank and would move no threshold by more."""
+N_PAIR_REFERENCE, MIN_PAIR_REFERENCE = 5_000, 200
+"""The same where each control costs as much as a listed name, because evidence is of the pair of
+its parts: with 20,000 an audit of a small causal model takes four times as long."""
 
 MAX_RECOMBINED_PARTS = 1_000
 MAX_DRAWN = 5_000

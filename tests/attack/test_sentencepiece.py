@@ -98,6 +98,7 @@ def audit(case: tuple[Language, tuple[Path, Path], Path], scenario: int) -> Audi
             n_inputs=200, n_chain_inputs=0, micro_batch=25, is_dropout_on=False
         ),
         device="cpu",
+        dtype="float32",  # the expected values are, whatever the processor multiplies fastest
     )
     return answer(request, store)
 

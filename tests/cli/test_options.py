@@ -31,8 +31,17 @@ Reads = set[tuple[str, str]]
 WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "DemoTask": (("audit/demo.py",), ("self",)),
     "GenerationSettings": (
-        ("audit/attack/scenarios.py", "audit/attack/generation.py", "audit/attack/prompts.py"),
+        (
+            "audit/attack/scenarios.py",
+            "audit/attack/generation.py",
+            "audit/attack/prompts.py",
+            "audit/attack/question.py",
+        ),
         ("settings", "generation"),
+    ),
+    "SamplingSettings": (
+        ("audit/attack/scenarios.py", "audit/attack/question.py"),
+        ("settings", "sampling"),
     ),
     "PosteriorSettings": (
         (

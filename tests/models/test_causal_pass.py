@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from audit.models.causal_pass import ROOT, build_tree, continuation_log_p
+from audit.models.causal_pass import continuation_log_p
+from audit.models.token_tree import ROOT, TreePlan, build_tree, plan_passes
 
 N_TOKENS = 40
 SHAPE: dict[str, Any] = {
@@ -56,6 +57,10 @@ def make_model(kind: str) -> Any:
     return AutoModelForCausalLM.from_config(config).eval()
 
 
+def plan_names(names: Sequence[Sequence[int]], *, has_ends: bool = False) -> TreePlan:
+    return plan_passes(build_tree(names), has_ends=has_ends)
+
+
 def log_p_one_by_one(
     model: Any, context: Sequence[int], name: Sequence[int], ending: Sequence[int] = ()
 ) -> float:
@@ -67,14 +72,14 @@ def log_p_one_by_one(
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-@pytest.mark.parametrize("n_nodes_per_pass", [1, 256])
+@pytest.mark.parametrize("n_nodes_per_pass", [1, 2, 3, 256])
 def test_the_tree_gives_what_one_name_at_a_time_gives(kind: str, n_nodes_per_pass: int) -> None:
     model, is_ending = make_model(kind), np.arange(N_TOKENS) % 7 == 0
     tree = build_tree(NAMES)
     for mask in (None, is_ending):
-        log_p = continuation_log_p(
-            model, CONTEXT, tree, is_ending=mask, n_nodes_per_pass=n_nodes_per_pass
-        )
+        plan = plan_passes(tree, has_ends=mask is not None, n_nodes_per_pass=n_nodes_per_pass)
+        assert max(len(tree_pass.nodes) for tree_pass in plan.passes) <= n_nodes_per_pass
+        log_p = continuation_log_p(model, CONTEXT, plan, is_ending=mask)
         ending = () if mask is None else np.flatnonzero(mask).tolist()
         expected = [log_p_one_by_one(model, CONTEXT, name, ending) for name in NAMES]
         np.testing.assert_allclose(log_p, expected, atol=1e-4)
@@ -86,9 +91,9 @@ def test_a_prefix_of_a_name_is_told_from_the_name_by_its_end() -> None:
     is_ending = np.arange(N_TOKENS) < 3
     ones = [[token] for token in range(3, N_TOKENS)]
     twos = [[first, second] for first in range(3, N_TOKENS) for second in range(3, N_TOKENS)]
-    ended = continuation_log_p(model, CONTEXT, build_tree(ones), is_ending=is_ending)
-    going_on = continuation_log_p(model, CONTEXT, build_tree(twos))
-    at_once = continuation_log_p(model, CONTEXT, build_tree([[0], [1], [2]]))
+    ended = continuation_log_p(model, CONTEXT, plan_names(ones, has_ends=True), is_ending=is_ending)
+    going_on = continuation_log_p(model, CONTEXT, plan_names(twos))
+    at_once = continuation_log_p(model, CONTEXT, plan_names([[0], [1], [2]]))
     everything = np.exp(np.concatenate([ended, going_on, at_once])).sum()
     assert everything == pytest.approx(1, abs=1e-5)
 
@@ -109,6 +114,13 @@ def test_a_tree_holds_each_distinct_prefix_once_and_parents_first(names: list[li
         assert depth == len(above)
     assert len(paths) == len(prefixes) and set(paths) == prefixes
     assert [paths[end] for end in tree.ends] == [tuple(name) for name in names]
+    for node, path in enumerate(paths):
+        assert tree.sizes[node] == sum(other[: len(path)] == path for other in prefixes)
+    shortened = [max(1, len(name) - 1) for name in names]
+    nodes = tree.find_prefix_nodes(np.array(shortened, dtype=np.int64))
+    assert [paths[node] for node in nodes] == [
+        tuple(name[:n]) for name, n in zip(names, shortened, strict=True)
+    ]
 
 
 def test_a_continuation_without_tokens_is_an_error() -> None:
