@@ -29,6 +29,7 @@ from audit.attack.question import (
 )
 from audit.attack.routes import smallest_visible
 from audit.attack.scores import FIXED_SCORE, AttackResult
+from audit.errors import AuditError
 from audit.foreign import locate_errors, read_file_bytes
 from audit.home import results_dir
 from audit.models.inspect import compute_model_digest

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -317,14 +318,15 @@ def find_inputs(
             seed=question.get("seed", 0), dtype=question.get("dtype", "float32")
         )
 
-    def find_model_code(model_role: str) -> str:
+    def find_registered(model_role: str, *, base: Path | None = None) -> RegisteredModel | None:
         model = report.models[model_role]
-        registered_model = find_model_by_digest(model.digest, name=model.name, models=models)
-        return registered_model.model_id if registered_model else ""
+        return find_model_by_digest(model.digest, name=model.name, models=models, base=base)
 
+    general = find_registered("general")
+    hospital = find_registered("hospital", base=general.path if general else None)
     return AuditInputs(
-        find_model_code("general"),
-        find_model_code("hospital"),
+        general.model_id if general else "",
+        hospital.model_id if hospital else "",
         find_names_code(str(question.get("candidates", "")), store=store),
         find_passages_code(passages, store=store) if passages else "",
         number,

@@ -139,15 +139,3 @@ def refuse_two_kinds(
             where=Message("{one} and {other}", one=names[0], other=names[1]),
             do="Choose as general model the one that the hospital's training started from.",
         )
-
-
-def refuse_causal(config: ModelConfig, *, name: str) -> None:
-    """Refuse a causal language model where only a masked one can be used."""
-    if config.is_causal:
-        raise AuditError(
-            "This is a causal language model ({kind}): it continues a text, and cannot fill a "
-            "gap in one.",
-            where=name,
-            do="Choose a masked language model, such as BERT.",
-            kind=config.architecture,
-        )
