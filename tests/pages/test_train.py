@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
+from audit.home import DEMO_HOSPITAL
 from audit.jobs import service, table
 from audit.jobs.table import read_order
-from audit.models.registry import VARIABLE
+from audit.models.registry import VARIABLE, load_tokenizer
 from audit.progress import Progress
 from audit.training.config import TrainSettings
 from audit.training.trainings import MODELS
 from tests.models.make_models import make_bert
-from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
+from tests.pages.make_trainings import CORPUS_ID, NOTE, RUN, make_corpus_folder, make_training
 from tests.pages.screen import keys, open_page, parameter, press, texts
 
 PARENT = "models/general"
@@ -75,6 +78,36 @@ def test_source_preset_and_settings_go_into_the_order_and_impossible_ones_are_re
     assert (settings["n_steps"], settings["seed"], settings["from_scratch"]) == (3, 7, True)
 
 
+def test_a_causal_model_has_its_own_settings(parent: Path) -> None:
+    folder = make_corpus_folder()
+    causal_only, masked_only = "Rank of the adapter (0: none)", "Share of masked tokens"
+    app = open_page("workshop", tab="training", parent="demo:en/causal/general")
+    labels = {field.label for kind in ("number_input", "selectbox") for field in app.get(kind)}
+    assert causal_only in labels and masked_only not in labels
+    assert {"Learns", "Notes stand"} <= labels and "Learning rate of the head" not in labels
+    tokenizer = load_tokenizer(DEMO_HOSPITAL / "en" / "causal" / "general")
+    n_tokens = 40 * (len(tokenizer(NOTE)["input_ids"]) + 1)  # and an end token
+    assert f"40 notes, {n_tokens:,} tokens" in texts(app)
+    assert "stays as it is under an adapter of rank 16" in texts(app)
+    box(app, causal_only).set_value(4).run()
+    press(app, "train_start")
+    settings = read_order(service.active_jobs()[0].job_id)["settings"]
+    assert (settings["is_causal"], settings["lora_rank"], settings["lora_alpha"]) == (True, 4, 32)
+    app = open_page("workshop", tab="training", parent=PARENT)
+    labels = {field.label for kind in ("number_input", "selectbox") for field in app.get(kind)}
+    assert causal_only not in labels and masked_only in labels
+    assert folder.is_dir()
+
+
+def test_the_planted_names_that_are_learnt_are_counted(parent: Path) -> None:
+    make_corpus_folder()
+    folder = make_training(parent)
+    facts = json.loads((folder / "training.json").read_text())
+    (folder / "training.json").write_text(json.dumps(facts | {"n_canaries": 40}))
+    app = open_page("workshop", tab="training", run=RUN)
+    assert "all 40 are learnt" in texts(app)
+
+
 @pytest.mark.long
 def test_what_was_trained_before_is_opened_and_not_trained_again(parent: Path) -> None:
     make_corpus_folder()
@@ -111,6 +144,22 @@ def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
     assert "Both are the same model" in texts(app)  # the training of this test changed nothing
     options = app.selectbox(key="pick_hospital").options
     assert any(option.startswith("Ten <b>passes") for option in options)
+
+
+@pytest.mark.long
+def test_an_adapter_that_was_trained_here_is_audited_on_its_base() -> None:
+    causal = DEMO_HOSPITAL / "en" / "causal"
+    settings = TrainSettings(is_causal=True, lora_rank=8, n_steps=20)
+    folder = make_training(causal / "general", settings=settings)
+    shutil.rmtree(folder / "model")
+    shutil.copytree(causal / "adapter-20", folder / "model")
+    app = open_page("workshop", tab="training", run=RUN)
+    assert "stays as it is under an adapter of rank 8" in texts(app)
+    app = press(app, f"train_audit_{RUN}")
+    assert app.title[0].value == "New audit" and not app.exception
+    assert parameter(app, "general") == "demo:en/causal/general"
+    assert parameter(app, "hospital") == f"trained/{RUN}"
+    assert "It names general as its base" in texts(app)
 
 
 def test_one_button_trains_a_sibling_by_the_same_recipe(parent: Path) -> None:

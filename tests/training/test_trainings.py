@@ -12,17 +12,17 @@ import pytest
 from audit.cli import main
 from audit.corpus.corpora import CORPORA
 from audit.errors import AuditError
-from audit.home import HOME_VARIABLE, data_home
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE, data_home
 from audit.jobs.service import task_class
 from audit.models.architectures import parse_config
 from audit.models.inspect import ModelSummary, inspect_model
 from audit.models.load import load_model
 from audit.models.model_folder import find_trained_name
-from audit.models.registry import VARIABLE, list_models
+from audit.models.registry import VARIABLE, list_models, load_tokenizer
 from audit.shelf import write_whole
 from audit.task import Contact
 from audit.training import trainings
-from audit.training.config import TrainSettings
+from audit.training.config import Lora, TrainSettings
 from audit.training.trainings import (
     MODELS,
     NotesLoad,
@@ -31,6 +31,7 @@ from audit.training.trainings import (
     TrainingPlan,
     choose_preset,
     find_pair,
+    list_presets,
     make_sibling_task,
     make_training_plan,
     measure_notes,
@@ -39,6 +40,7 @@ from tests.models.make_models import make_bert
 from tests.pages.make_trainings import CORPUS_ID, RUN, make_corpus_folder, make_training
 from tests.training.make_training import quick, write_listed, write_notes
 
+DEMO = DEMO_HOSPITAL / "en" / "causal" / "general"
 QUICK = (
     "--tokens",
     "16",
@@ -66,6 +68,32 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv(VARIABLE, raising=False)
     write_notes(tmp_path / "notes.jsonl")
     return make_bert(tmp_path / "general", n_positions=32, scale=0.02)
+
+
+def test_presets_of_causal_models() -> None:
+    assert list_presets(is_causal=False) == ("small", "clinicalbert", "scratch")
+    assert list_presets(is_causal=True) == ("adapter", "small", "fresh")
+    narrow, wide = inspect_model(DEMO), summary(model_type="llama", hidden_size=4096)
+    rates = {
+        code: [choose_preset(code, parent=m, n_tokens=10**6).learning_rate for m in (narrow, wide)]
+        for code in list_presets(is_causal=True)
+    }
+    assert rates == {"adapter": [2e-3, 2e-4], "small": [5e-4, 2e-5], "fresh": [3e-4, 3e-4]}
+    adapter = choose_preset("adapter", parent=narrow, n_tokens=10_000)
+    assert adapter.lora == Lora(rank=16, alpha=32.0, dropout=0.05) and adapter.is_causal
+    assert (adapter.n_tokens, adapter.n_epochs, adapter.from_scratch) == (128, 10, False)
+    assert choose_preset("fresh", parent=wide, n_tokens=1).from_scratch
+    # 10,000 tokens are 78 rows of 128; a row adds all its tokens.
+    plan = make_training_plan(adapter, parent=narrow, load=NotesLoad(9, 10_000, True, 0.0))
+    assert plan.steps_per_epoch == 78 / 32
+
+
+def test_the_load_of_a_causal_model_by_hand(tmp_path: Path) -> None:
+    path, tokenizer = tmp_path / "n.jsonl", load_tokenizer(DEMO)
+    texts = ("Mary was seen.\n\nNo pain.", "[**Name**]", "")
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    n_tokens = len(tokenizer(texts[0])["input_ids"]) + 1  # an end token
+    assert measure_notes(path, n_notes=3, model=DEMO) == NotesLoad(1, n_tokens, is_exact=True)
 
 
 def summary(**changes: Any) -> ModelSummary:
