@@ -10,9 +10,14 @@ import csv
 import io
 import math
 import numbers
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from audit.errors import AuditError, Message
 from audit.foreign import decode_text, parse_json_value, refuse_other_formats
@@ -64,9 +69,34 @@ def raise_digits(exponent: int) -> str:
     return ("⁻" if exponent < 0 else "") + str(abs(exponent)).translate(_RAISED)
 
 
-def moment(time_stamp: str) -> str:
-    """Return the date and minute of an ISO time stamp, as UTC."""
-    return f"{time_stamp[:16].replace('T', ' ')} UTC" if time_stamp else UNDEFINED
+def format_moment(time_stamp: str, *, zone: str, has_zone: bool = True) -> str:
+    """Return date, hour and minute of an ISO time stamp in a time zone, with the zone's name.
+
+    A stamp without a zone is UTC. A zone that is not known counts as UTC. "" stays "".
+    """
+    if not time_stamp:
+        return ""
+    utc = datetime.fromisoformat(time_stamp)
+    local = (utc if utc.tzinfo else utc.replace(tzinfo=UTC)).astimezone(_find_zone(zone))
+    name = local.tzname() or ""
+    ending = f" {name if name.isalpha() else f'UTC{name}'}" if has_zone else ""
+    return f"{local:%Y-%m-%d %H:%M}{ending}"
+
+
+def _find_zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        return UTC
+
+
+def machine_zone() -> str:
+    """Return the name of this machine's time zone, or "UTC" if the system does not name it."""
+    name = os.environ.get("TZ", "").removeprefix(":")
+    if not name:
+        with suppress(OSError):
+            name = str(Path("/etc/localtime").readlink()).partition("zoneinfo/")[2]
+    return name or "UTC"
 
 
 def _with_minus_sign(text: str) -> str:

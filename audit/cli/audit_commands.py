@@ -72,7 +72,7 @@ from audit.report.report import (
 from audit.report.verify import check_report
 from audit.run import AuditTask
 from audit.shelf import write_private
-from audit.tables import read_table
+from audit.tables import machine_zone, read_table
 from cache.store import Store
 
 Scenario = Annotated[
@@ -520,7 +520,11 @@ def results(
         files = bundle_files(
             reports[chosen_audit.digest],
             choice=ReportChoice(
-                language=language, names=names, is_demo=chosen_audit.is_demo, decision=decision
+                language=language,
+                names=names,
+                is_demo=chosen_audit.is_demo,
+                decision=decision,
+                time_zone=machine_zone(),
             ),
             other=reports[partner.digest] if partner else None,
             references=[

@@ -21,6 +21,7 @@ from audit.report.name_table import name_labels
 from audit.report.report import AuditReport
 from audit.shelf import write_private
 from audit.tables import write_table
+from audit.words import LANGUAGES, Language
 
 _IN_MEASURES = (
     "digest",
@@ -33,6 +34,9 @@ _IN_MEASURES = (
     "details",
     "candidates",
 )
+
+
+_MEASURE_COLUMNS = ("measure", "value", "low", "high", "n_hits", "n_total")
 
 
 def names_csv(report: AuditReport) -> str:
@@ -73,12 +77,11 @@ def write_report(
 
 def measures_csv(report: AuditReport) -> str:
     """Return every figure of `measures.json` with an interval as CSV, named by its place."""
-    columns = ("value", "low", "high", "n_hits", "n_total")
     lines = (
-        (" / ".join(place), *(figure.get(column) for column in columns))
+        (" / ".join(place), *(figure.get(column) for column in _MEASURE_COLUMNS[1:]))
         for place, figure in _with_interval(measures_json(report))
     )
-    return write_table(("measure", *columns), lines)
+    return write_table(_MEASURE_COLUMNS, lines)
 
 
 def _with_interval(part: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
@@ -104,7 +107,10 @@ _MARK = "\ufeff"  # Excel needs it for text beyond ASCII
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time in a zip, so that bytes stay the same
 FILE_OF = {
     "html": "report.html",
+    "html_en": "report_en.html",
+    "html_ja": "report_ja.html",
     "folder": "index.html",
+    "columns": "columns.csv",
     "names": "names.csv",
     "measures": "measures.csv",
     "json": "report.json",
@@ -128,6 +134,7 @@ def bundle_files(
     """Return the files by name, in the order of their names, the manifest last.
 
     With `is_folder`, `index.html` shows the audit in a browser without a server (`folder_html`).
+    The report then stands there in every language, and `columns.csv` explains the tables in both.
 
     `other`, `references` and `seal` are the arguments of `report_html`. `documents` are generated
     documents by model; only the full form includes them. The seal later shows whether the log was
@@ -149,13 +156,22 @@ def bundle_files(
     }
     if is_folder:
         texts["index.html"] = folder_html(report, choice=choice, **beside)
+        texts["columns.csv"] = _MARK + columns_csv(released_report)
+        for language in _order_languages(choice)[1:]:
+            other_choice = choice.with_(language=language)
+            texts[f"report_{language}.html"] = report_html(report, choice=other_choice, **beside)
     if seal:
         texts[SEAL] = f"{seal}\n"
     if choice.names == "full":
         texts["names_key.csv"] = _MARK + names_key(report)
         if documents:
             texts["documents.csv"] = _MARK + documents_csv(documents)
-    texts["README.txt"] = _readme(report, choice=choice, file_names={*texts, MANIFEST})
+    languages = _order_languages(choice) if is_folder else [choice.language]
+    file_names = {*texts, MANIFEST}
+    texts["README.txt"] = "\n".join(
+        _readme(report, choice=choice.with_(language=language), file_names=file_names)
+        for language in languages
+    )
     files = {name: text.encode("utf-8") for name, text in sorted(texts.items())}
     lines = (f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
     return files | {MANIFEST: "".join(lines).encode("ascii")}  # in the format of `sha256sum`
@@ -184,6 +200,22 @@ def names_key(report: AuditReport) -> str:
     names = report.names
     rows = zip(name_labels(names), names["first_name"], names["last_name"], strict=True)
     return write_table(["pseudonym", "first_name", "last_name"], rows)
+
+
+def columns_csv(report: AuditReport) -> str:
+    """Return what each column of `names.csv` and `measures.csv` means in every language, as CSV."""
+    meanings = {language: catalogue(language, "columns") for language in LANGUAGES}
+    rows = (
+        (file, column, *(meanings[language].get(column, "") for language in LANGUAGES))
+        for file, columns in (("names.csv", report.columns), ("measures.csv", _MEASURE_COLUMNS))
+        for column in columns
+    )
+    return write_table(("file", "column", *LANGUAGES), rows)
+
+
+def _order_languages(choice: ReportChoice) -> list[Language]:
+    """Return all languages, the chosen one first."""
+    return sorted(LANGUAGES, key=lambda code: code != choice.language)
 
 
 def documents_csv(documents: Mapping[str, Sequence[str]]) -> str:

@@ -54,13 +54,17 @@ _FOLDER_POLICY = f"{_POLICY}; img-src data: blob:; script-src"
 
 
 class ReportChoice(Record):
-    """Options of one report; with `is_demo` the report says that everything is invented."""
+    """Options of one report; with `is_demo` the report says that everything is invented.
+
+    `time_zone` is the name of the zone in which times are written.
+    """
 
     language: Language = "en"
     names: NameForm = "masked"
     sections: tuple[Section, ...] = OPTIONAL_SECTIONS
     decision: Decision = Decision()
     is_demo: bool = False
+    time_zone: str = "UTC"
 
 
 def report_html(
@@ -167,6 +171,9 @@ def _render(
             undefined=tables.UNDEFINED,
             language=choice.language,
             has_words=words.__contains__,
+            moment=lambda stamp: (
+                tables.format_moment(stamp, zone=choice.time_zone) or tables.UNDEFINED
+            ),
             t=Words(choice.language, words).text,
             told=partial(render_message, language=choice.language),
             rule_words=lambda rule: words.get(f"rule_{rule}", rule),
@@ -204,7 +211,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filter_names = ("decimal", "decimal_interval", "moment", "percent", "percent_interval", "small")
+    filter_names = ("decimal", "decimal_interval", "percent", "percent_interval", "small")
     environment.filters |= {name: getattr(tables, name) for name in filter_names}
     environment.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
     # For figures.html: a share of the axis as x, clipped to the axis; pixels as text.

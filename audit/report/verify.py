@@ -330,7 +330,8 @@ def _check_tables(check: Check, files: Files, report: AuditReport) -> None:
             _note_difference(check, name)
         elif _REPORT in check.checked:
             check.checked.add(name)
-    for name in filter(files.__contains__, (_HTML, export.FILE_OF["folder"])):
+    pages = (export.FILE_OF[kind] for kind in ("html", "html_en", "html_ja", "folder"))
+    for name in filter(files.__contains__, pages):
         if report.digest[:12].encode() not in files[name]:
             _note_difference(check, name)
 

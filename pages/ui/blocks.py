@@ -13,13 +13,12 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 from operator import itemgetter
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
+from audit import tables
 from audit.errors import AuditError
 from audit.stats import Estimate, Share
 from audit.tables import UNDEFINED, decimal, decimal_interval
@@ -61,21 +60,12 @@ def format_percent_interval(estimate: Estimate) -> str:
 
 def format_moment(moment: str, *, has_zone: bool = True) -> str:
     """Format an ISO time stamp as date, hour and minute of the reader's time zone."""
-    if not moment:
-        return ""
-    utc = datetime.fromisoformat(moment)
-    local = (utc if utc.tzinfo else utc.replace(tzinfo=UTC)).astimezone(_reader_zone())
-    zone = local.tzname() or ""
-    ending = f" {zone if zone.isalpha() else f'UTC{zone}'}" if has_zone else ""
-    return f"{local:%Y-%m-%d %H:%M}{ending}"
+    return tables.format_moment(moment, zone=reader_zone(), has_zone=has_zone)
 
 
-def _reader_zone() -> tzinfo:
-    """Return the time zone that the browser names, or UTC if it names none that is known."""
-    try:
-        return ZoneInfo(st.context.timezone or "UTC")
-    except (ValueError, OSError, ZoneInfoNotFoundError):
-        return UTC
+def reader_zone() -> str:
+    """Return the time zone that the browser names, or UTC."""
+    return st.context.timezone or "UTC"
 
 
 @dataclass(frozen=True)

@@ -312,6 +312,7 @@ def upload(
     `action` is that of the access log. The values fill the help.
     """
     help_key = f"{key}_help"
+    _translate_uploader(say, name or key, endings, max_mb=max_mb)
     uploads: Any = st.file_uploader(
         say.text(key),
         type=list(endings),
@@ -324,6 +325,23 @@ def upload(
     for file in files:
         log_upload(file, file_kind=file_kind, action=action)
     return files
+
+
+def _translate_uploader(say: Words, key: str, endings: Sequence[str], *, max_mb: int) -> None:
+    """Put words of the reader's language in place of Streamlit's, which are English."""
+    box = f".st-key-{key} [data-testid=stFileUploaderDropzone]"
+    kinds = say.text("upload_between").join(ending.upper() for ending in endings)
+    limits = say.text("upload_limits", n=max_mb, kinds=kinds)
+    places = {
+        "[data-testid=stBaseButton-secondary] p": say.text("upload_button"),
+        "[data-testid=stFileUploaderDropzoneInstructions] span": limits,
+    }
+    rules = "".join(
+        f"{box} {place} {{ font-size: 0 }}"
+        f'{box} {place}::after {{ font-size: .875rem; content: "{sentence}" }}'
+        for place, sentence in places.items()
+    )
+    st.html(f"<style>{rules}</style>")
 
 
 def pick(

@@ -18,7 +18,7 @@ from audit.report.report import AuditReport
 from audit.words import LANGUAGES, Language, Words
 from pages.ui import access, blocks, cached
 from pages.ui.access import is_revealed, may
-from pages.ui.blocks import escape_markdown, format_moment
+from pages.ui.blocks import escape_markdown, format_moment, reader_zone
 from pages.ui.form import choose, draw_button, draw_toggle
 from pages.ui.place import Place
 from pages.ui.section import draw_heading, draw_remark, show_refusals
@@ -69,6 +69,7 @@ def draw_hand_over(
             decision=decision,
             sections=tuple(code for code, is_ticked in is_included.items() if is_ticked),
             is_demo=place.audit is not None and place.audit.is_demo,
+            time_zone=reader_zone(),
         )
         references = cached.references(report, audits=place.audits)[0]
         with file_column:

@@ -145,6 +145,42 @@ def test_an_officer_decides_signs_and_hands_over_on_a_telephone_by_keys_alone(
     assert main.evaluate("e => e.scrollWidth - e.clientWidth") <= 0
 
 
+def test_a_draft_is_told_at_once_that_somebody_else_has_decided(
+    demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
+) -> None:
+    address = f"{demo_server}/?audit={demo['generation'].digest[:12]}"
+    own, other = visit(address), visit(address)
+    for page, reasons in ((own, "My draft."), (other, "Somebody else's.")):
+        is_whole(page)
+        page.get_by_text(SAY.text("decision_retrain"), exact=True).first.click()
+        is_whole(page)
+        page.get_by_label(SAY.text("decision_reasons")).fill(reasons)
+        page.keyboard.press("Tab")
+        is_whole(page)
+    press(other, "decision_keep")
+    notice = own.locator(".st-key-decision_elsewhere")
+    expect(notice).to_be_visible()
+    expect(notice).to_contain_text(SAY.text("decision_draft_kept"))
+    bar = notice.evaluate("e => [getComputedStyle(e).borderLeftWidth, e.clientHeight > 0]")
+    assert bar == ["4px", True]
+    expect(own.get_by_label(SAY.text("decision_reasons"))).to_have_value("My draft.")
+
+
+def test_an_uploader_speaks_the_language_of_the_page(
+    demo_server: str, visit: Callable[..., Any]
+) -> None:
+    page = visit(f"{demo_server}/check?lang=ja", locale="ja-JP")
+    is_whole(page)
+    for place, sentence in (
+        ("[data-testid=stBaseButton-secondary] p", JA.text("upload_button")),
+        ("[data-testid=stFileUploaderDropzoneInstructions] span", "50 MB まで"),
+    ):
+        element = page.locator(f".st-key-check_file {place}")
+        shown = element.evaluate("e => [getComputedStyle(e, '::after').content, e.clientHeight]")
+        assert sentence in shown[0]
+        assert element.evaluate("e => getComputedStyle(e).fontSize") == "0px"
+
+
 def test_a_report_that_was_downloaded_is_checked_on_a_page(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import html
 import json
@@ -16,10 +17,13 @@ from markupsafe import escape
 
 from audit import cli
 from audit.attack.question import question_digest
+from audit.attack.scores import SCORES
+from audit.errors import catalogue
 from audit.home import HOME_VARIABLE, results_dir
 from audit.report.audit_store import keep_report
 from audit.report.export import bundle_files
 from audit.report.html import ReportChoice, folder_html
+from audit.report.name_table import COLUMNS
 from audit.report.report import AuditReport
 from cache.store import Store
 from tests.pages.make_reports import MEMBERS, make_names, make_report
@@ -89,6 +93,39 @@ def test_it_fetches_nothing_and_only_its_own_scripts_may_run(report: AuditReport
     japanese = folder_html(report, choice=ReportChoice(language="ja"))
     assert '<html lang="ja">' in japanese
     assert text.count("P-0002") >= 2  # the table of all names, in both languages
+
+
+def test_every_text_of_it_is_in_both_languages_and_its_times_are_local(
+    report: AuditReport,
+) -> None:
+    report = report.changed(made={"at": "2026-11-29T23:30:00+00:00"})
+    choice = ReportChoice(language="ja", time_zone="Asia/Tokyo")
+    files = {
+        name: content.decode("utf-8-sig")
+        for name, content in bundle_files(report, choice=choice, is_folder=True).items()
+    }
+    assert '<html lang="ja">' in files["report.html"]
+    assert '<html lang="en">' in files["report_en.html"]
+    for name in ("index.html", "report.html", "report_en.html"):
+        assert "2026-11-30 08:30 JST" in files[name] and " UTC" not in files[name]
+    titles = [catalogue(language, "report")["readme_title"] for language in ("ja", "en")]
+    assert [line for line in files["README.txt"].splitlines() if line in titles] == titles
+    plain = bundle_files(report, choice=choice.with_(time_zone="Mars/Olympus"))
+    assert not {"report_en.html", "report_ja.html", "columns.csv"} & plain.keys()
+    assert "2026-11-29 23:30 UTC" in plain["report.html"].decode()
+
+
+def test_every_column_of_its_tables_is_explained_in_both_languages(report: AuditReport) -> None:
+    files = bundle_files(report, choice=ReportChoice(), is_folder=True)
+    _, *rows = csv.reader(files["columns.csv"].decode("utf-8-sig").splitlines())
+    for name in ("names.csv", "measures.csv"):
+        header = next(csv.reader(files[name].decode("utf-8-sig").splitlines()))
+        assert [column for file, column, *_ in rows if file == name] == header
+    assert all(all(row) for row in rows)
+    columns = {column.kept_as for column in COLUMNS if column.kept_as}
+    columns |= {score.column or score.name for score in SCORES}
+    for language in ("en", "ja"):
+        assert columns <= catalogue(language, "columns").keys()
 
 
 def spell_alike(part: str) -> set[str]:
