@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from operator import attrgetter
@@ -64,6 +64,7 @@ from audit.report.export import bundle_files, write_report
 from audit.report.html import ReportChoice
 from audit.report.report import (
     AuditReport,
+    KeptAudit,
     find_other_scenario,
     find_pair,
     find_reference_audits,
@@ -510,30 +511,14 @@ def results(
         )
     if out and digest:
         (chosen_audit,) = chosen
-        access_log.record("exported", audit=chosen_audit.digest, names=names)
-        pair = find_pair(chosen_audit, audits=audits)
-        decision = read_decision([audit.digest for audit in pair], store=store)
-        partner = find_other_scenario(chosen_audit, audits=audits)
-        reference_reports = [
-            reports[audit.digest] for audit in find_reference_audits(chosen_audit, audits=audits)
-        ]
-        files = bundle_files(
-            reports[chosen_audit.digest],
-            choice=ReportChoice(
-                language=language,
-                names=names,
-                is_demo=chosen_audit.is_demo,
-                decision=decision,
-                time_zone=machine_zone(),
-            ),
-            other=reports[partner.digest] if partner else None,
-            references=[
-                compare_audits(reports[chosen_audit.digest], other_report=reference_report)
-                for reference_report in reference_reports[:MAX_REFERENCES]
-            ],
-            documents=audit_store.read_documents(chosen_audit.digest, store=store),
-            seal=access_log.log_seal(),
-            is_folder=folder,
+        choice = ReportChoice(
+            language=language,
+            names=names,
+            is_demo=chosen_audit.is_demo,
+            time_zone=machine_zone(),
+        )
+        files = _make_files(
+            chosen_audit, reports, audits=audits, choice=choice, is_folder=folder, store=store
         )
         write_private(files, out)
     rows = [asdict(line) for line in sorted(chosen, key=attrgetter("at"))]
@@ -541,6 +526,34 @@ def results(
         del row["family"]
         row["verdict"] = row.pop("state")
     return {"audits": rows}
+
+
+def _make_files(
+    audit: KeptAudit,
+    reports: Mapping[str, AuditReport],
+    *,
+    audits: Sequence[KeptAudit],
+    choice: ReportChoice,
+    is_folder: bool,
+    store: Store,
+) -> dict[str, bytes]:
+    """Return the files of one audit, after a line in the access log; `reports` are by digest."""
+    access_log.record("exported", audit=audit.digest, names=choice.names)
+    pair_digests = [line.digest for line in find_pair(audit, audits=audits)]
+    partner = find_other_scenario(audit, audits=audits)
+    references = find_reference_audits(audit, audits=audits)[:MAX_REFERENCES]
+    report = reports[audit.digest]
+    return bundle_files(
+        report,
+        choice=choice.with_(decision=read_decision(pair_digests, store=store)),
+        other=reports[partner.digest] if partner else None,
+        references=[
+            compare_audits(report, other_report=reports[line.digest]) for line in references
+        ],
+        documents=audit_store.read_documents(audit.digest, store=store),
+        seal=access_log.log_seal(),
+        is_folder=is_folder,
+    )
 
 
 @command()
