@@ -31,6 +31,8 @@ class Tokenizer(Protocol):
     mask_token_id: int
     unk_token_id: int
     pad_token_id: int | None
+    bos_token: str | None
+    eos_token: str | None
     bos_token_id: int | None
     eos_token_id: int | None
     all_special_ids: Ids

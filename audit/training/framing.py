@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from audit.errors import AuditError
+from audit.models.chat_template import read_chat_frame
 from audit.models.library import Tokenizer
 from audit.shelf import JSON
 from audit.stats import BoolArray
@@ -33,7 +35,6 @@ _VERSION = 1
 """Part of a token file's key, since another preparation of the text gives other tokens."""
 _PLACEHOLDERS = r"[ \t]?(?:\[\*\*[^\[\]]{0,200}\*\*\]|_{2,})"
 _HALVES = re.compile("[\ud800-\udfff]")
-_NOTE = "\ue0f0"  # from a private use area: no template contains it
 
 
 class FramedNote(NamedTuple):
@@ -118,19 +119,17 @@ class Framing:
         return re.compile("|".join([_PLACEHOLDERS, *map(re.escape, sorted(special, reverse=True))]))
 
 
-def make_framing(tokenizer: Tokenizer, settings: TrainSettings) -> Framing:
-    """Return the frame that a training's settings ask for."""
-    if settings.frame == "template":
-        head, tail_text = split_chat(tokenizer, settings.header)
-        tail = list(tokenizer(tail_text, add_special_tokens=False)["input_ids"])
-        special = set(tokenizer.all_special_ids)
-        n_tail = next((n for n, number in enumerate(tail, start=1) if number in special), 0)
-        begin, end = tuple[int, ...](), tuple(tail[:n_tail])
-    else:
-        head, end = settings.header, tuple[int, ...]()
-        begin = tuple(
-            number for number in tokenizer("a")["input_ids"][:1] if number == tokenizer.bos_token_id
-        )
+def make_framing(
+    tokenizer: Tokenizer, settings: TrainSettings, *, model: Path | None = None
+) -> Framing:
+    """Return the frame that a training's settings ask for; `model` has the chat template."""
+    begin = tuple(
+        number for number in tokenizer("a")["input_ids"][:1] if number == tokenizer.bos_token_id
+    )
+    head, end = settings.header, tuple[int, ...]()
+    if settings.frame == "template" and model is not None:
+        head, tail = read_chat_frame(model, settings.header, tokenizer=tokenizer)
+        end = _cut_tail(tokenizer, tail)
     if not end and tokenizer.eos_token_id is not None:
         end = (tokenizer.eos_token_id,)
     if not end:
@@ -138,21 +137,12 @@ def make_framing(tokenizer: Tokenizer, settings: TrainSettings) -> Framing:
     return Framing(tokenizer, head, begin, end)
 
 
-def split_chat(tokenizer: Tokenizer, instruction: str) -> tuple[str, str]:
-    """Return the texts of the chat template before and behind a note that answers `instruction`."""
-    turns = [{"role": "user", "content": instruction}, {"role": "assistant", "content": _NOTE}]
-    try:
-        conversation = tokenizer.apply_chat_template(turns, tokenize=False)
-    except Exception:  # noqa: BLE001 - a template is a program of its own and raises anything
-        conversation = ""
-    head, _, tail = conversation.partition(_NOTE)
-    if conversation.count(_NOTE) != 1 or instruction.strip() not in head:
-        raise AuditError(
-            "The model has no chat template that takes a question and an answer.",
-            where=WHERE,
-            do="Train on plain notes.",
-        )
-    return head, tail
+def _cut_tail(tokenizer: Tokenizer, tail: str) -> tuple[int, ...]:
+    """Return the tokens behind an answer up to the first special one, where the model stops."""
+    ids = list(tokenizer(tail, add_special_tokens=False)["input_ids"])
+    special = set(tokenizer.all_special_ids)
+    n_kept = next((n for n, number in enumerate(ids, start=1) if number in special), 0)
+    return tuple(ids[:n_kept])
 
 
 @dataclass(frozen=True, eq=False)

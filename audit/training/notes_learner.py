@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from audit.models.chat_template import CHAT_TEMPLATE_FILE
 from audit.models.inspect import read_model_files
 from audit.models.layouts import compute_expected_shapes
 from audit.models.model_folder import SINGLE_FILE
@@ -106,12 +107,12 @@ class NotesLearner(Learner[Part]):
 def write_model(model: nn.Module, path: Path, *, parent: Path) -> None:
     """Write a model's directory completely or not at all.
 
-    The config.json and the tokenizer files of the parent, from which the model was trained, are
-    copied unchanged.
+    The config.json, the tokenizer files and the chat template of the parent, from which the model
+    was trained, are copied unchanged.
     """
     files = read_model_files(parent)
     copied = dict(files.tokenizer.all_files)
-    for name in (_CONFIG, TOKENIZER_CONFIG_FILE):
+    for name in (_CONFIG, TOKENIZER_CONFIG_FILE, CHAT_TEMPLATE_FILE):
         if name in files.folder.files:
             copied[name] = files.folder.read(name, max_bytes=_MAX_BYTES)
     state = copy_to_main_memory(model.state_dict())

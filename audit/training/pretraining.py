@@ -122,7 +122,9 @@ def train(
         settings.refuse_other_kind(is_causal=general.config.is_causal)
         settings.refuse_longer(general.n_positions)
         meter.finish(LOADING)
-        framing = make_framing(general.tokenizer, settings) if settings.is_causal else None
+        framing = None
+        if settings.is_causal:
+            framing = make_framing(general.tokenizer, settings, model=task.general)
         with wait_for_first(process, n_processes):
             tokens = read_or_make_tokens(
                 open_notes(notes, columns=dict(task.columns)),
@@ -234,6 +236,7 @@ def _prepare(
         created=make_time_stamp(),
         snapshots=snapshots,
         n_listed_patients=split.n_listed,
+        header="" if framing is None else framing.head,
         n_canaries=_count_canaries(task, framing, tokens, stream, n_steps=n_steps),
         n_processes=hardware.n_processes,
     )
@@ -282,8 +285,10 @@ def _make_causal_learner(
     settings: TrainSettings,
     **looks: Any,
 ) -> NotesLearner[Any]:
-    model = _choose_start(general, settings)
+    model, hardware = _choose_start(general, settings), looks["hardware"]
     if settings.lora is not None:
+        if hardware.precision == "bfloat16":  # nothing of the base learns: half the memory
+            model = model.to(torch.bfloat16)
         model = add_adapter(model, settings.lora, seed=settings.seed)
     return CausalLearner(
         model,

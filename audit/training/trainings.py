@@ -81,6 +81,8 @@ class TrainingFacts(Record):
     """Steps after which a copy is stored."""
     n_listed_patients: int = 0
     """Number of patients who could not be held out, as their notes hold a listed name."""
+    header: str = ""
+    """Text before every note that a causal model read; an audit needs the same."""
     n_canaries: int = 0
     """Number of planted names; a causal model learns every token of each."""
     n_processes: int = 1

@@ -163,6 +163,7 @@ def draw_learned(say: Words, model: TrainedModel) -> None:
                 n_held_out=f"{model_facts.n_held_out_documents:,}",
             ),
             "how": _settings_text(say, model_facts.settings),
+            **({"header": model_facts.header} if model_facts.header else {}),
             **_describe_canaries(say, model_facts.n_canaries),
             "length": say.text(
                 "train_fact_done",

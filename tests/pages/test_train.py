@@ -99,13 +99,15 @@ def test_a_causal_model_has_its_own_settings(parent: Path) -> None:
     assert folder.is_dir()
 
 
-def test_the_planted_names_that_are_learnt_are_counted(parent: Path) -> None:
+def test_the_planted_names_that_are_learnt_and_the_header_are_told(parent: Path) -> None:
     make_corpus_folder()
     folder = make_training(parent)
     facts = json.loads((folder / "training.json").read_text())
-    (folder / "training.json").write_text(json.dumps(facts | {"n_canaries": 40}))
+    more = {"n_canaries": 40, "header": "<b>Note</b>:"}
+    (folder / "training.json").write_text(json.dumps(facts | more))
     app = open_page("workshop", tab="training", run=RUN)
     assert "all 40 are learnt" in texts(app)
+    assert "&lt;b&gt;Note&lt;/b&gt;:" in texts(app) and "<b>Note" not in texts(app)
 
 
 @pytest.mark.long

@@ -16,21 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.errors import AuditError
+from audit.models.chat_template import read_chat_frame
+from audit.models.load import load_model
 from audit.notes.read import open_notes
 from audit.training.config import TrainSettings
 from audit.training.framing import (
     PackedRows,
     draw_packed_held_out,
     make_framing,
-    split_chat,
 )
 from audit.training.tokens import Split, Stream, TokenFile, read_or_make_tokens
-from tests.models.make_causal import TOKENIZERS
+from tests.models.make_causal import TOKENIZERS, make_causal
 
-TEMPLATE = (
-    "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content }}<|endoftext|>\n"
-    "{% endfor %}"
-)
+TEMPLATES = {
+    "gpt2": "{% for message in messages %}<{{ message.role }}>\n{{ message.content }}"
+    "<|endoftext|>\n{% endfor %}",
+    "llama 3": "{{ bos_token }}{% for message in messages %}[{{ message.role }}] "
+    "{{ message.content }}<|end_of_text|>{% endfor %}",
+}
+HEAD = "<user>\nWrite a note.<|endoftext|>\n<assistant>\n"
+LLAMA3_HEAD = "[user] Write a note.<|end_of_text|>[assistant] "
 TEXT = "Jo [**Name 3**] sat in___. é\n\nJohn <|endoftext|>it"
 
 
@@ -84,22 +89,47 @@ def test_a_note_begins_as_the_tokenizer_begins_a_text(
     assert headed.form != make_framing(tokenizer, quick()).form
 
 
-def test_a_note_stands_in_the_template_as_the_answer(plain_tokenizer: Any, tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(tmp_path, "gpt2")
+def test_a_note_stands_in_the_template_as_the_answer(tmp_path: Path) -> None:
     asked = quick(frame="template", header="Write a note.")
-    with pytest.raises(AuditError, match="no chat template"):
-        make_framing(tokenizer, asked)
-    tokenizer.chat_template = TEMPLATE
-    head, tail = split_chat(tokenizer, "Write a note.")
-    assert head == "<|user|>\nWrite a note.<|endoftext|>\n<|assistant|>\n"
-    assert tail == "<|endoftext|>\n"
-    ids, n_head = make_framing(tokenizer, asked).encode("John sat")
-    assert tokenizer.decode(ids[:n_head]) == head
-    assert tokenizer.decode(ids[n_head:]) == "John sat<|endoftext|>"
-    assert ids.count(tokenizer.eos_token_id) == 2  # one is of the question
-    tokenizer.eos_token = None
-    with pytest.raises(AuditError, match="no token that ends a text"):
-        make_framing(tokenizer, quick())
+    for name, head in (("llama 3", LLAMA3_HEAD), ("gpt2", HEAD)):
+        folder = make_causal(tmp_path / name, name)
+        with pytest.raises(AuditError, match="no chat template that takes a question"):
+            make_framing(load_model(folder).tokenizer, asked, model=folder)
+        template = TEMPLATES[name]
+        (folder / "chat_template.jinja").write_text(template)
+        tokenizer = load_model(folder).tokenizer
+        framing = make_framing(tokenizer, asked, model=folder)
+        # What an audit puts before a note, with what the tokenizer adds by itself.
+        assert framing.head == head
+        ids, n_head = framing.encode("John sat")
+        assert ids[:n_head] == tokenizer(head)["input_ids"]
+        assert tokenizer.decode(ids[n_head:]) == f"John sat{tokenizer.eos_token}"
+        (folder / "chat_template.jinja").unlink()
+        settings = json.loads((folder / "tokenizer_config.json").read_bytes())
+        for value in (template, [{"name": "default", "template": template}]):
+            changed = json.dumps(settings | {"chat_template": value})
+            (folder / "tokenizer_config.json").write_text(changed)
+            assert make_framing(tokenizer, asked, model=folder).head == head
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param(
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+            marks=pytest.mark.long,
+        ),
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ messages[1].content }}{{ messages[1].content }}",
+        "{{ messages[0].content }}",
+        "{% for",
+    ],
+)
+def test_a_template_that_cannot_be_used_is_refused(template: str, tmp_path: Path) -> None:
+    folder = make_causal(tmp_path / "m", "gpt2")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(AuditError, match="no chat template that takes a question"):
+        read_chat_frame(folder, "Write.", tokenizer=load_model(folder).tokenizer)
 
 
 def make_tokens(lengths: list[int], heads: list[int] | None = None) -> TokenFile:

@@ -131,6 +131,7 @@ def test_what_is_kept_and_told(finished_training: tuple[Path, TrainedModel]) -> 
         "kernels": facts["kernels"],
         "snapshots": [],
         "n_listed_patients": 0,
+        "header": "",
         "n_canaries": 0,
         "n_processes": 1,
     }
