@@ -19,8 +19,10 @@ from audit.attack.plan import list_phases
 from audit.attack.question import (
     JAPANESE_PROMPT,
     AuditRequest,
+    ContinuationSettings,
     GenerationSettings,
     PosteriorSettings,
+    SamplingSettings,
     equal_models_error,
 )
 from audit.errors import AuditError
@@ -39,6 +41,11 @@ SIBLING = "hospital-20"
 EXPOSURES = ("hospital-1.6", "hospital-5", "hospital-20")
 CAUSAL_HOSPITAL, CAUSAL_SIBLING = "hospital-20", "hospital-5"
 CAUSAL_EXPOSURES = ("hospital-1.6", "hospital-5", "adapter-5", "adapter-20")
+
+
+_CAUSAL_PROMPT = "service : medicine hpi :"
+"""The beginning of the demo hospital's notes, after which a name stands."""
+_N_CAUSAL_PASSAGES = 40
 
 
 class FirstLook(TypedDict):
@@ -107,6 +114,8 @@ class DemoTask(Task):
             passages=passage_set if scenario == 2 else None,
             generation=GenerationSettings(n_documents=self.n_documents, **prompt),
             posterior=PosteriorSettings(n_inputs=self.n_inputs, n_chain_inputs=0),
+            sampling=SamplingSettings(n_documents=self.n_documents, prompt=_CAUSAL_PROMPT),
+            continuation=ContinuationSettings(n_inputs=min(self.n_inputs, _N_CAUSAL_PASSAGES)),
             seed=self.seed,
             device=self.device,
         )

@@ -174,6 +174,7 @@ def read_attack(report: AuditReport, inspection: Inspection, *, store: Store) ->
         block_counts=np.asarray(inspection.n_per_block),
         prefix_scores=lambda _: scores,
         has_evidence="no_evidence" not in report.verdict.reasons,
+        pair_evidence=inspection.pair_evidence,
     )
 
 

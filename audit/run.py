@@ -355,6 +355,7 @@ def _make_inspection(request: AuditRequest, attack: AttackResult) -> Inspection:
         part_log_share=attack.parts.log_share,
         part_n_pieces=attack.parts.n_pieces,
         part_is_last=attack.parts.is_last,
+        **{f"pair_{role}": by_role for role, by_role in attack.pair_evidence.items()},
     )
 
 

@@ -14,16 +14,18 @@ from audit.attack import prompts
 from audit.attack.cohort import count_group_controls, smallest_detectable_auc
 from audit.attack.judgement import find_group_controls
 from audit.attack.question import (
+    JAPANESE_CAUSAL_PROMPT,
     JAPANESE_PROMPT,
     AuditRequest,
     GenerationSettings,
     PosteriorSettings,
+    SamplingSettings,
     command_line,
     question_digest,
 )
 from audit.attack.routes import controls_needed
 from audit.attack.verdicts import NAMED_TOGETHER
-from audit.models.inspect import inspect_model
+from audit.models.inspect import inspect_model, is_adapter
 from audit.models.limited import call_limited
 from audit.models.model_folder import find_display_name
 from audit.models.registry import load_tokenizer, look_up_digest
@@ -197,7 +199,9 @@ def _check_and_measure(request: AuditRequest) -> Amount:
 def _make_phases(request: AuditRequest, amount: Amount) -> tuple[Phase, ...]:
     backend = f"{queue_of(request.device)} {request.dtype}"
     sizes, rows = amount
-    models = {"general": request.general, "hospital": request.hospital}
+    # A pass with an adapter is hardly more than one of its base.
+    whole = request.general if is_adapter(request.hospital) else request.hospital
+    models = {"general": request.general, "hospital": whole}
     pass_work = {
         model_role: inspect_model(folder).pass_work for model_role, folder in models.items()
     }
@@ -302,7 +306,9 @@ def _count_causal_tokens(request: AuditRequest) -> dict[str, float]:
     return {"continuation": sizes["continuation"] * (float(np.mean(lengths)) + per_text)}
 
 
-def choose_prompt(candidates: Candidates) -> str:
+def choose_prompt(candidates: Candidates, *, is_causal: bool = False) -> str:
     """Return the default prompt: the paper's, or for Japanese names that of Japanese notes."""
     is_japanese = pool_for(candidates).locale == "ja_JP"
+    if is_causal:
+        return JAPANESE_CAUSAL_PROMPT if is_japanese else SamplingSettings().prompt
     return JAPANESE_PROMPT if is_japanese else GenerationSettings().prompt

@@ -175,6 +175,8 @@ class PosteriorSettings(Record):
     )
 
 
+CAUSAL_PROMPT, JAPANESE_CAUSAL_PROMPT = "Patient:", "患者氏名："
+"""Beginnings of notes; the hospital's own, which the user knows, find more."""
 _HEADER = (
     "causal models: the text that stood before every note in training, such as the beginning that "
     "a chat template writes; special tokens are written as they are"
@@ -213,7 +215,7 @@ class SamplingSettings(Record):
         default=1.0, gt=0, description="scenario 1: lower values favour probable tokens"
     )
     prompt: str = Field(
-        default="",
+        default=CAUSAL_PROMPT,
         max_length=_MAX_HEADER_CHARS,
         description="scenario 1: the text to begin with; a name is expected where it ends",
     )

@@ -26,7 +26,7 @@ from transformers import DynamicCache
 
 from audit.attack.contexts import ContinuationTask
 from audit.attack.generation import GeneratedShard, MassTally, find_largest, to_floats
-from audit.models.causal_pass import CausalForward, score_tree
+from audit.models.causal_pass import CausalForward, run_with_cache, score_tree
 from audit.rng import generator
 from audit.stats import DRAW_SIZE, FloatArray, IntArray, assign_blocks
 
@@ -93,7 +93,7 @@ def write_shard(
     cache, read = DynamicCache(), state[:, :n_prompt]
     with torch.inference_mode(), forward.running():
         for step in range(task.n_new_tokens):
-            logits = forward.model(read, past_key_values=cache, use_cache=True).logits[:, -1]
+            logits = run_with_cache(forward.model, read, cache=cache)[:, -1]
             tokens, weights = truncate_distribution(
                 logits.float(), top_k=task.top_k, top_p=task.top_p, temperature=task.temperature
             )

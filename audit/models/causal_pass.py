@@ -6,6 +6,7 @@ Legend: N continuations, n nodes of their tree, q nodes of one pass, V tokens of
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -135,7 +136,7 @@ def score_tree(
 
     cache = DynamicCache()
     ids = torch.tensor([list(context)], device=device)
-    first_log_p = distribution(model(ids, past_key_values=cache, use_cache=True).logits[:, -1])[0]
+    first_log_p = distribution(run_with_cache(model, ids, cache=cache)[:, -1])[0]
     ending = None if is_ending is None else move(np.flatnonzero(is_ending))
     paths, ends = np.zeros(len(tree)), np.zeros(len(tree))
     top_nodes = np.flatnonzero(tree.parents == ROOT)
@@ -172,11 +173,19 @@ def _read_nodes(model: Any, tree: TokenTree, tree_pass: TreePass, *, cache: Dyna
     )
     is_hidden = ~torch.from_numpy(tree_pass.sees).to(weight.device)
     mask[:, n_before:].masked_fill_(is_hidden, torch.finfo(weight.dtype).min)
-    logits: Tensor = model(
+    return run_with_cache(
+        model,
         torch.from_numpy(tree.tokens[nodes])[None].to(weight.device),
+        cache=cache,
         attention_mask=mask[None, None],
         position_ids=torch.from_numpy(n_context + tree.depths[nodes])[None].to(weight.device),
-        past_key_values=cache,
-        use_cache=True,
-    ).logits[0]
+    )[0]
+
+
+def run_with_cache(model: Any, ids: Tensor, *, cache: DynamicCache, **options: Tensor) -> Tensor:
+    """Return the logits [B, L, V] of tokens [B, L] behind those in a cache, which then has them."""
+    # transformers 5.24 renamed the argument in most models.
+    is_renamed = "cache" in inspect.signature(model.forward).parameters
+    name = "cache" if is_renamed else "past_key_values"
+    logits: Tensor = model(ids, **{name: cache}, use_cache=True, **options).logits
     return logits

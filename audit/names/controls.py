@@ -44,7 +44,7 @@ standard deviation of 0.00014, with 10,000 one of 0.0002; 40,000 controls would 
 to rank and would move no threshold by more."""
 N_PAIR_REFERENCE, MIN_PAIR_REFERENCE = 5_000, 200
 """The same where each control costs as much as a listed name, because evidence is of the pair of
-its parts: with 20,000 an audit of a small causal model takes four times as long."""
+its parts. With the numbers above, the demo's list takes five times as many tokens."""
 
 MAX_RECOMBINED_PARTS = 1_000
 MAX_DRAWN = 5_000

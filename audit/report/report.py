@@ -231,6 +231,9 @@ class Inspection:
     best_passages, best_log_ratio
         [N, K] rows of `passages` that a name fits best, by the mean of ln p_hospital - ln p_general
         (nats), best first; -1 and NaN where there are fewer. K = 0 in scenario 1.
+    pair_hospital, pair_general
+        [2, N + R] mean ln p (nats) of the first and the last name, given what is written before it,
+        where causal models give evidence of the pair; otherwise empty.
     """
 
     n_per_block: NDArray[np.int64]
@@ -248,6 +251,15 @@ class Inspection:
     part_log_share: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     part_n_pieces: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     part_is_last: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    pair_hospital: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
+    pair_general: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
+
+    @property
+    def pair_evidence(self) -> dict[str, NDArray[np.float64]]:
+        """The evidence of pairs by model; empty if there is none."""
+        if not self.pair_hospital.size:
+            return {}
+        return {"hospital": self.pair_hospital, "general": self.pair_general}
 
 
 def select_compared_scores(report: AuditReport, inspection: Inspection, *, row: int) -> FloatArray:
