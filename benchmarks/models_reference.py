@@ -40,7 +40,7 @@ Do this with each of them:
 2. Open *New audit*. If the model can be used, you can choose it there. If not, it stands under
    *Models that cannot be used*, with the reason and what to do. (A directory without `config.json`
    and without weights is not listed.)
-3. If the reason is `pytorch_model.bin`, weights in several files or a missing head, choose the
+3. If the reason is `pytorch_model.bin` or a missing head, choose the
    model under *Convert a model*; for a missing head, choose the general model beside it. The copy
    can then be chosen; the original stays as it is.
 4. If the reason is another one, do what it says; the tables [below](#forms-that-are-refused) list
@@ -69,12 +69,14 @@ process that can use no network, program or other file ([security](security.md#p
 
 * `config.json` with the kind of the model (`model_type`);
 * `model.safetensors`, complete, in float32, float16, bfloat16 or float64, **with the
-  masked-language-model head**, as `save_pretrained` of a `...ForMaskedLM` writes it;
+  masked-language-model head**, as `save_pretrained` of a `...ForMaskedLM` writes it (of a causal
+  model: a `...ForCausalLM`), or the shards `model-00001-of-00002.safetensors` and so on with their
+  index `model.safetensors.index.json`;
 * the files of the tokenizer that the model was trained with. It must treat capitals as its
   vocabulary does (`do_lower_case`); if it does not, the refusal names the setting that fits.
 
-Other files may lie beside them, such as a training's states or a `README.md`, but no adapter, no
-index of shards, and no link that leads out of the directory.
+Other files may lie beside them, such as a training's states or a `README.md`, but no adapter, and
+no link that leads out of the directory.
 
 These forms need no preparation:
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,7 +62,16 @@ from audit.models.tokenizer_files import (
     TokenizerFiles,
     read_tokenizer_files,
 )
-from audit.models.weights_header import check_tensors, read_header, read_tensors, rename_tensors
+from audit.models.weights_header import (
+    SHARD_NAME,
+    check_tensors,
+    make_index_error,
+    read_header,
+    read_index,
+    read_tensors,
+    refuse_twins,
+    rename_tensors,
+)
 from audit.progress import Meter, Phase
 from audit.shelf import Shelf, fingerprint, make_time_stamp, whole_folder, write_whole
 from audit.task import SHORT, Contact, FileState, Question, Task, read_file_states
@@ -72,13 +80,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-_MAX_INDEX_BYTES = 4_000_000
-_MAX_SHARDS = 200
 _PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 # Form of weights: its single file or its index, and the names of its shards.
 _FORMS: Mapping[WeightsForm, tuple[str, str]] = {
     "safetensors": (SINGLE_FILE, ""),
-    "safetensors_shards": (INDEX_FILE, r"model-\d{5}-of-\d{5}\.safetensors"),
+    "safetensors_shards": (INDEX_FILE, SHARD_NAME),
     "pickle": (_PICKLE, ""),
     "pickle_shards": (_PICKLE_INDEX, r"pytorch_model-\d{5}-of-\d{5}\.bin"),
 }
@@ -150,31 +156,14 @@ def _find_weights(folder: ModelFolder) -> _Weights:
                 read_tensors(folder)
             if not shard_name:
                 return _Weights(form, (file,), frozenset())
-            return _read_index(folder, file, form=form, shard_name=shard_name)
+            index = read_index(folder, file, shard_name=shard_name)
+            return _Weights(form, tuple(sorted(set(index.values()))), frozenset(index))
     raise AuditError(
         "The shards have no index, so it is not clear which belong to the model.",
         where=folder.name,
         do="Copy the index ({index}) into the same directory.",
         index=f"{INDEX_FILE} / {_PICKLE_INDEX}",
     )
-
-
-def _read_index(folder: ModelFolder, file: str, *, form: WeightsForm, shard_name: str) -> _Weights:
-    """Read which shard has which tensor; every shard is a plain file of the directory."""
-    files_by_tensor = folder.json(file, max_bytes=_MAX_INDEX_BYTES).get("weight_map")
-    if not isinstance(files_by_tensor, dict) or not files_by_tensor:
-        raise AuditError("This is not an index of shards.", where=folder.locate(file), do=COPY_FILE)
-    shards = sorted({str(shard) for shard in files_by_tensor.values()})
-    for shard in shards:
-        is_named_well = re.fullmatch(shard_name, shard) and len(shards) <= _MAX_SHARDS
-        if not is_named_well or shard not in folder.files:
-            raise AuditError(
-                "The index names {shard}, which is missing or is not a shard.",
-                where=folder.locate(file),
-                do="Copy all shards of the model into the directory.",
-                shard=f'"{make_printable(shard)}"',
-            )
-    return _Weights(form, tuple(shards), frozenset(files_by_tensor))
 
 
 def _refuse_other_bytes(folder: ModelFolder, file: str, *, is_pickle: bool) -> None:
@@ -246,11 +235,11 @@ Need = Literal["", "weights", "head"]
 def find_need(path: Path) -> Need:
     """Return why a refused model needs a conversion; "" if a conversion would not help.
 
-    "weights": they are pickled or in shards. "head": they lack the masked-LM head.
+    "weights": they are pickled. "head": they lack the masked-LM head.
     """
     try:
         plan = plan_conversion(path)
-        if plan.weights.form != "safetensors":
+        if plan.weights.form in _PICKLED:
             return "weights"
         header, _, _ = _name_tensors(read_tensors(plan.folder)[0], config=plan.config)
         head_names = list_head_tensors(plan.config)
@@ -467,18 +456,12 @@ def _read_parts(
         part = _read_safetensors(rewritten_path or path, place=place)
         if rewritten_path is not None:
             rewritten_path.unlink()
-        if part.keys() & tensors.keys():
-            raise AuditError(
-                "Two shards hold a tensor of the same name.", where=place, do=COPY_FILE
-            )
+        with name_place(place):
+            refuse_twins(part, tensors)
         tensors |= part
         meter.add(_READING, path.stat().st_size)
     if plan.weights.indexed_names and plan.weights.indexed_names != tensors.keys():
-        raise AuditError(
-            "The shards do not hold exactly the tensors that their index names.",
-            where=plan.folder.name,
-            do="Copy the index and all shards again from where the model was saved.",
-        )
+        raise make_index_error(plan.folder.name)
     return tensors
 
 
@@ -573,11 +556,12 @@ def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Tens
 
     A head whose matrix is the word embedding takes that of the model that gets it.
     """
-    place = head.folder.locate(SINGLE_FILE)
-    with locate_errors(place):
-        digest = head.digest(fingerprint(head.weights))
+    digest = head.compute_digest()
     names = list_head_tensors(config)
     root, twins = find_body_prefix(config), find_shared_tensors(config)
     names -= {name for name, twin in twins.items() if twin.startswith(root)}
-    tensors, _ = rename_tensors(_read_safetensors(head.weights, place=place))
+    stored: dict[str, Tensor] = {}
+    for path in head.weights:
+        stored |= _read_safetensors(path, place=head.folder.locate(path.name))
+    tensors, _ = rename_tensors(stored)
     return {name: tensors[name] for name in names if name in tensors}, digest

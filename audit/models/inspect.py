@@ -21,7 +21,7 @@ from audit.models.architectures import MAX_CONFIG_BYTES, SUPPORTED_KINDS, parse_
 from audit.models.conversion import Conversion, read_conversion
 from audit.models.layouts import complete_names, count_parameters, measure_pass
 from audit.models.model_config import ModelConfig
-from audit.models.model_folder import SINGLE_FILE, ModelFolder, make_printable, open_folder
+from audit.models.model_folder import ModelFolder, make_printable, open_folder
 from audit.models.other_forms import (
     find_other_form,
     guess_kind,
@@ -30,7 +30,7 @@ from audit.models.other_forms import (
     refuse_other_kinds,
 )
 from audit.models.tokenizer_files import TokenizerFiles, read_tokenizer_files
-from audit.models.weights_header import check_tensors, read_tensors
+from audit.models.weights_header import check_tensors, list_weight_files, read_tensors
 from audit.shelf import digest_json, fingerprint
 
 _DIGEST_VERSION = 1
@@ -51,12 +51,20 @@ class ModelFiles:
     """How the model was converted, if this program did that."""
 
     @property
-    def weights(self) -> Path:
-        """The file of the weights."""
-        return self.folder.path / SINGLE_FILE
+    def weights(self) -> tuple[Path, ...]:
+        """The files of the weights: one, or several shards."""
+        return tuple(self.folder.path / file for file in list_weight_files(self.folder))
 
-    def digest(self, weights: str) -> str:
-        """Return the model's digest from that of its weights, both SHA-256 in hexadecimal."""
+    def compute_digest(self) -> str:
+        """Return the model's digest, the SHA-256 of everything that determines it."""
+        digests = {}
+        for path in self.weights:
+            with locate_errors(self.folder.locate(path.name)):
+                digests[path.name] = fingerprint(path)
+        return self.digest(digests)
+
+    def digest(self, weights: Mapping[str, str]) -> str:
+        """Return the model's digest from those of its weights' files, SHA-256 in hexadecimal."""
         files = {
             name: hashlib.sha256(data).hexdigest()
             for name, data in self.tokenizer.all_files.items()
@@ -68,7 +76,7 @@ class ModelFiles:
             "tokenizer": self.tokenizer.kind,
             "tokenizer_settings": self.tokenizer.settings,
             "tokenizer_files": files,
-            "weights": {SINGLE_FILE: weights},
+            "weights": dict(weights),
         }
         if self.conversion is not None and self.conversion.head_digest:
             content["head_of"] = self.conversion.head_digest
@@ -208,9 +216,7 @@ def compute_model_digest(path: Path) -> str:
     if is_adapter_folder(folder):
         with refuse_unreadable_files(folder), locate_errors(folder.name):
             return read_adapter(path).digest()
-    files = read_model_files(path)
-    with locate_errors(files.folder.locate(SINGLE_FILE)):
-        return files.digest(fingerprint(files.weights))
+    return read_model_files(path).compute_digest()
 
 
 def compute_hospital_digest(general: Path, hospital: Path) -> str:

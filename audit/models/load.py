@@ -21,6 +21,7 @@ import transformers
 from pydantic import JsonValue
 from safetensors.torch import load as load_tensors
 from torch import Tensor, nn
+from transformers.initialization import no_init_weights
 
 from audit.errors import AuditError, Message
 from audit.foreign import locate_errors, open_regular, refuse_errors, refuse_without_memory
@@ -39,7 +40,6 @@ from audit.models.inspect import ModelFiles, is_adapter, read_model_files
 from audit.models.layouts import complete_names, compute_expected_shapes, find_shared_tensors
 from audit.models.library import Tokenizer
 from audit.models.model_config import ModelConfig, refuse_two_kinds
-from audit.models.model_folder import SINGLE_FILE
 from audit.models.tokenizer import build_adapter_tokenizer, build_tokenizer, refuse_unlike
 from audit.models.weights_header import rename_tensors
 
@@ -90,16 +90,18 @@ class LoadedModel:
         return sum(p.numel() for p in self.model.parameters())
 
 
-def load_model(path: Path, *, device: str = "cpu") -> LoadedModel:
-    """Load a masked or causal language model from a directory, in float32."""
-    return _load_files(read_model_files(path), device=device)
+def load_model(
+    path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> LoadedModel:
+    """Load a masked or causal language model from a directory, its numbers in `dtype`."""
+    return _load_files(read_model_files(path), device=device, dtype=dtype)
 
 
-def _load_files(files: ModelFiles, *, device: str) -> LoadedModel:
+def _load_files(files: ModelFiles, *, device: str, dtype: torch.dtype) -> LoadedModel:
     name = files.folder.name
-    _refuse_without_memory(files)
+    _refuse_without_memory(files, dtype=dtype)
     tokenizer = build_tokenizer(files.tokenizer, config=files.config, name=name)
-    weights, digest = _read_weights(files)
+    weights, digest = _read_weights(files, dtype=dtype)
     _fill_shared_tensors(weights, config=files.config, place=name)
     model = _build_module(files.config, weights=weights, place=name)
     _refuse_overflow(model, tokenizer, config=files.config, place=name)
@@ -108,31 +110,45 @@ def _load_files(files: ModelFiles, *, device: str) -> LoadedModel:
     return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes, head_of)
 
 
-def _refuse_without_memory(files: ModelFiles) -> None:
-    n_weights = (
-        sum(map(math.prod, compute_expected_shapes(files.config).values())) * torch.float32.itemsize
-    )
-    with locate_errors(files.folder.locate(SINGLE_FILE)):
-        n_file = files.weights.stat().st_size
-    refuse_without_memory(n_weights + max(n_weights, 2 * n_file), place=files.folder.name)
+def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
+    n_numbers = sum(map(math.prod, compute_expected_shapes(files.config).values()))
+    n_weights, n_largest = n_numbers * dtype.itemsize, 0
+    for path in files.weights:
+        with locate_errors(files.folder.locate(path.name)):
+            n_largest = max(n_largest, path.stat().st_size)
+    # A file is in memory twice while it is read; an encoder's module copies its weights.
+    n_copies = 0 if files.config.is_causal else n_weights
+    refuse_without_memory(n_weights + max(n_copies, 2 * n_largest), place=files.folder.name)
 
 
-def _read_weights(files: ModelFiles) -> tuple[dict[str, Tensor], str]:
-    """Read every expected tensor as float32, check that it is finite, and compute the digest."""
-    expected, place = compute_expected_shapes(files.config), files.folder.locate(SINGLE_FILE)
+def _read_weights(files: ModelFiles, *, dtype: torch.dtype) -> tuple[dict[str, Tensor], str]:
+    """Read every expected tensor, check that it is finite, and compute the digest."""
+    weights: dict[str, Tensor] = {}
+    digests = {}
+    for path in files.weights:
+        part, digests[path.name] = _read_file(files, path)
+        if part.keys() & weights.keys():
+            raise make_change_error(files.folder.locate(path.name))
+        weights |= {name: tensor.to(dtype) for name, tensor in part.items()}
+    return weights, files.digest(digests)
+
+
+def _read_file(files: ModelFiles, path: Path) -> tuple[dict[str, Tensor], str]:
+    """Return the expected tensors of one file of weights, and the SHA-256 of its bytes."""
+    expected, place = compute_expected_shapes(files.config), files.folder.locate(path.name)
     # Read, not mapped: a mapped file can change, or end the process, while it is in use.
-    with locate_errors(place), open_regular(files.weights) as file:
+    with locate_errors(place), open_regular(path) as file:
         data = file.read()
-    digest = files.digest(hashlib.sha256(data).hexdigest())
+    digest = hashlib.sha256(data).hexdigest()
     with refuse_errors(make_change_error(place)):
         tensors = load_tensors(data)
     del data
-    current_tensors, _ = rename_tensors(tensors)
-    current_tensors = complete_names(current_tensors, files.config)
-    weights = {name: tensor.float() for name, tensor in current_tensors.items() if name in expected}
+    tensors, _ = rename_tensors(tensors)
+    tensors = complete_names(tensors, files.config)
+    weights = {name: tensor for name, tensor in tensors.items() if name in expected}
     for name, tensor in weights.items():
         # One pass without a copy: minimum and maximum are NaN if any number is.
-        if not torch.isfinite(torch.stack(torch.aminmax(tensor))).all():
+        if not torch.isfinite(torch.stack(torch.aminmax(tensor)).float()).all():
             raise AuditError(
                 'The tensor "{name}" holds numbers that are not finite.',
                 where=place,
@@ -186,10 +202,21 @@ def _model_class(config: ModelConfig) -> Any:
 
 
 def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str) -> nn.Module:
-    """Build the module and copy the weights into its own memory."""
-    model = make_random_module(config)
+    """Build the module with the weights in its own memory.
+
+    That of a causal model, which may be large, takes the tensors themselves and is not filled with
+    random numbers before.
+    """
+    if not config.is_causal:
+        model = make_random_module(config)
+        with refuse_errors(make_change_error(place)):
+            model.load_state_dict(weights, strict=True)
+        return model
+    with no_init_weights():
+        model = make_random_module(config)
     with refuse_errors(make_change_error(place)):
-        model.load_state_dict(weights, strict=True)
+        model.load_state_dict(weights, strict=True, assign=True)
+    model.tie_weights()  # type: ignore[operator]
     return model
 
 
@@ -364,19 +391,24 @@ _SHARED = (
 )
 
 
-def load_pair(general: Path, hospital: Path, *, device: str = "cpu") -> ModelPair:
+def load_pair(
+    general: Path, hospital: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+) -> ModelPair:
     """Load both models of an audit; an adapter shares the module of its base."""
     if is_adapter(hospital):
-        return _load_adapted_pair(general, hospital, device=device)
-    return _share_tokenizer(*(load_model(path, device=device) for path in (general, hospital)))
+        return _load_adapted_pair(general, hospital, device=device, dtype=dtype)
+    models = [load_model(path, device=device, dtype=dtype) for path in (general, hospital)]
+    return _share_tokenizer(*models)
 
 
-def _load_adapted_pair(general: Path, hospital: Path, *, device: str) -> ModelPair:
+def _load_adapted_pair(
+    general: Path, hospital: Path, *, device: str, dtype: torch.dtype
+) -> ModelPair:
     """Load the base model once, and attach the adapter to it."""
     adapter = read_adapter(hospital)
     files = read_model_files(general)
     refuse_other_base(adapter, files.config, base=files.folder.name)
-    base = _load_files(files, device=device)
+    base = _load_files(files, device=device, dtype=dtype)
     config, name = adapter.adapt_config(base.config), adapter.folder.name
     tokenizer = build_adapter_tokenizer(adapter, config=config) or base.tokenizer
     weights = read_adapter_weights(adapter)

@@ -99,5 +99,5 @@ class Replaced(Changed):
             y: Tensor = self.base(x)
             return y
         if x.dtype in (torch.int32, torch.int64):
-            return nn.functional.embedding(x, self.saved)
+            return nn.functional.embedding(x, self.saved).to(self.weight.dtype)
         return nn.functional.linear(x, self.saved.to(x.dtype))

@@ -82,10 +82,9 @@ OTHER_FORMS = (
         "cover that training.",
     ),
     OtherForm(
-        (INDEX_FILE, "model-*-of-*.safetensors"),
-        "The weights are split into several files (shards).",
-        "Join them: `python -m audit models convert FOLDER --out NEW_FOLDER{options}`.",
-        is_convertible=True,
+        ("model-*-of-*.safetensors",),
+        "The weights are split into several files (shards), and their index is missing.",
+        "Copy model.safetensors.index.json from where the model was saved.",
     ),
     OtherForm(
         ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"),
@@ -170,9 +169,9 @@ OTHER_FORMS = (
 
 
 def find_other_form(folder: ModelFolder) -> OtherForm | None:
-    """Return the form in which a directory holds a model; None if that is one safetensors file."""
+    """Return the form in which a directory holds a model; None if that is safetensors."""
     entries = [name for name in folder.entries if not _is_training_state(name)]
-    has_weights = SINGLE_FILE in folder.files
+    has_weights = SINGLE_FILE in folder.files or INDEX_FILE in folder.files
     for form in OTHER_FORMS:
         if form.fits(entries) and (form.is_refused_beside_weights or not has_weights):
             return form
@@ -182,7 +181,8 @@ def find_other_form(folder: ModelFolder) -> OtherForm | None:
 def has_weights_of_any_form(files: Iterable[str]) -> bool:
     """Whether names of files are those of a model's weights, in whatever form."""
     names = [name for name in files if not _is_training_state(name)]
-    return SINGLE_FILE in names or any(form.fits(names) for form in OTHER_FORMS[:-3])
+    is_safetensors = SINGLE_FILE in names or INDEX_FILE in names
+    return is_safetensors or any(form.fits(names) for form in OTHER_FORMS[:-3])
 
 
 def _is_training_state(name: str) -> bool:

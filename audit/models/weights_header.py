@@ -33,6 +33,9 @@ from audit.models.other_forms import guess_kind
 
 # A tensor takes some 150 bytes of a header.
 _MAX_HEADER_BYTES = 4_000_000
+_MAX_INDEX_BYTES = 4_000_000
+_MAX_SHARDS = 200
+SHARD_NAME = r"model-\d{5}-of-\d{5}\.safetensors"
 _START_BYTES = 200
 _FLOATS = ("F16", "BF16", "F32", "F64")
 _PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -108,17 +111,81 @@ def read_header(path: Path) -> Header:
         }
 
 
+def read_index(folder: ModelFolder, file: str, *, shard_name: str) -> dict[str, str]:
+    """Return which shard holds which tensor; every shard is a plain file of the directory.
+
+    `shard_name` is a regular expression. The shards are numbered without a gap.
+    """
+    files_by_tensor = folder.json(file, max_bytes=_MAX_INDEX_BYTES).get("weight_map")
+    place = folder.locate(file)
+    if not isinstance(files_by_tensor, dict) or not files_by_tensor:
+        raise AuditError("This is not an index of shards.", where=place, do=COPY_FILE)
+    shards = sorted({str(shard) for shard in files_by_tensor.values()})
+    for shard in shards:
+        is_named_well = re.fullmatch(shard_name, shard) and len(shards) <= _MAX_SHARDS
+        if not is_named_well or shard not in folder.files:
+            raise AuditError(
+                "The index names {shard}, which is missing or is not a shard.",
+                where=place,
+                do="Copy all shards of the model into the directory.",
+                shard=f'"{make_printable(shard)}"',
+            )
+    numbers = [tuple(map(int, re.findall(r"\d{5}", shard))) for shard in shards]
+    if numbers != [(i + 1, len(shards)) for i in range(len(shards))]:
+        raise AuditError(
+            "The index does not name all shards of one model.",
+            where=place,
+            do="Copy the index and all shards again from where the model was saved.",
+        )
+    return {name: str(shard) for name, shard in files_by_tensor.items()}
+
+
+def list_weight_files(folder: ModelFolder) -> tuple[str, ...]:
+    """Return the safetensors files of a model: one, or the shards that an index names."""
+    if INDEX_FILE not in folder.files:
+        return (SINGLE_FILE,)
+    index = read_index(folder, INDEX_FILE, shard_name=SHARD_NAME)
+    return tuple(sorted(set(index.values())))
+
+
 def read_tensors(folder: ModelFolder) -> tuple[Header, tuple[str, ...]]:
     """Return the number type and shape of each tensor of the weights, as `rename_tensors` does."""
-    if INDEX_FILE in folder.files:
+    if INDEX_FILE not in folder.files:
+        with name_place(folder.locate(SINGLE_FILE)):
+            return rename_tensors(read_header(folder.path / SINGLE_FILE))
+    if SINGLE_FILE in folder.files:
         raise AuditError(
             "There is both a model.safetensors and an index of shards, so it is not clear which "
             "weights are the model's.",
             where=folder.name,
             do="Remove the files that are not.",
         )
-    with name_place(folder.locate(SINGLE_FILE)):
-        return rename_tensors(read_header(folder.path / SINGLE_FILE))
+    index = read_index(folder, INDEX_FILE, shard_name=SHARD_NAME)
+    header: Header = {}
+    for shard in sorted(set(index.values())):
+        with name_place(folder.locate(shard)):
+            part = read_header(folder.path / shard)
+            refuse_twins(part, header)
+            header |= part
+        if part.keys() != {name for name, file in index.items() if file == shard}:
+            raise make_index_error(folder.name)
+    with name_place(folder.name):
+        return rename_tensors(header)
+
+
+def refuse_twins(part: Mapping[str, object], others: Mapping[str, object]) -> None:
+    """Refuse a shard with a tensor that another one holds too."""
+    if part.keys() & others.keys():
+        raise AuditError("Two shards hold a tensor of the same name.", do=COPY_FILE)
+
+
+def make_index_error(place: str) -> AuditError:
+    """Return the error for shards that do not agree with their index."""
+    return AuditError(
+        "The shards do not hold exactly the tensors that their index names.",
+        where=place,
+        do="Copy the index and all shards again from where the model was saved.",
+    )
 
 
 def check_tensors(header: Header, *, config: ModelConfig, folder: ModelFolder) -> None:

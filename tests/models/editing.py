@@ -63,9 +63,11 @@ def write_zeros(folder: Path) -> int:
 
 
 def edit_weights(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    tensors = load_file(folder / WEIGHTS)
-    change(tensors)
-    save_file({k: v.clone().contiguous() for k, v in tensors.items()}, folder / WEIGHTS)
+    """Change the tensors of the weights, or those of each shard."""
+    for path in sorted(folder.glob("model*.safetensors")):
+        tensors = load_file(path)
+        change(tensors)
+        save_file({k: v.clone().contiguous() for k, v in tensors.items()}, path)
 
 
 def config(**changes: object) -> Callable[[Path], object]:

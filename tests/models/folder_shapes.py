@@ -783,8 +783,12 @@ FOLDER_SHAPES = (
         "shards of safetensors",
         "bert",
         (_split_weights,),
-        "The weights are split into several files (shards).",
-        (),
+    ),
+    FolderShape(
+        "shards without their index",
+        "bert",
+        (_split_weights, remove("model.safetensors.index.json")),
+        "The weights are split into several files (shards), and their index is missing.",
     ),
     FolderShape(
         "index beside the weights",

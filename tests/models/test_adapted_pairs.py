@@ -89,6 +89,19 @@ def test_every_kind_computes_with_an_adapter_what_peft_computes(name: str, tmp_p
     assert pair.hospital.digest == compute_hospital_digest(base, tmp_path / "adapter")
 
 
+def test_half_precision_takes_half_the_memory_and_computes_nearly_the_same(tmp_path: Path) -> None:
+    base = make_causal(tmp_path / "base", "llama tied")
+    expected = make_adapter(
+        tmp_path / "adapter", base, modules_to_save=["embed_tokens"], target_modules=["q_proj"]
+    )
+    pair = load_pair(base, tmp_path / "adapter", dtype=torch.bfloat16)
+    assert {p.dtype for p in pair.general.model.parameters()} == {torch.bfloat16}
+    assert pair.hospital.digest == load_pair(base, tmp_path / "adapter").hospital.digest
+    logits = logits_of(pair.hospital)
+    assert logits.dtype == torch.bfloat16
+    assert (logits.float() - expected).abs().max() < 0.1 * expected.std()
+
+
 def test_an_adapter_that_changes_nothing_makes_one_model(tmp_path: Path) -> None:
     base = make_causal(tmp_path / "base")
     make_adapter(tmp_path / "adapter", base, is_trained=False)
