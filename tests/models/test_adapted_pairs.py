@@ -99,7 +99,7 @@ def test_half_precision_takes_half_the_memory_and_computes_nearly_the_same(tmp_p
     assert pair.hospital.digest == load_pair(base, tmp_path / "adapter").hospital.digest
     logits = logits_of(pair.hospital)
     assert logits.dtype == torch.bfloat16
-    assert (logits.float() - expected).abs().max() < 0.1 * expected.std()
+    assert (logits.float() - expected).abs().mean() < 0.05 * expected.std()
 
 
 def test_an_adapter_that_changes_nothing_makes_one_model(tmp_path: Path) -> None:
