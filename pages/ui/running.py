@@ -223,18 +223,24 @@ def _read_active_jobs() -> tuple[Job, ...]:
 
 
 def draw_demo_button(say: Words, *, key: str, page: str = "jobs") -> None:
-    """Draw the button that submits the demonstration and opens the page that shows its progress."""
-    if draw_button(say, "start_demo_button", name=key, kind="primary"):
-        with show_refusals(say, key="jobs_refused"):
-            job = _log_job(
-                service.submit(
-                    "demo", owner=identify_person(), language=say.language, **FIRST_LOOK
-                ),
-                "ran",
-            )
-            if job.result:
-                go_to("verdict", audit=job.result[0])
-            go_to(page, job=job.job_id)
+    """Draw the buttons that submit the demonstration and open the page that shows its progress.
+
+    One is of masked models in the reader's language, the other of causal ones, which are English.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        if draw_button(say, "start_demo_button", name=key, kind="primary"):
+            _start_demo(say, page=page, language=say.language)
+        if draw_button(say, "start_demo_causal", name=f"{key}_causal"):
+            _start_demo(say, page=page, is_causal=True)
+
+
+def _start_demo(say: Words, *, page: str, **choices: object) -> None:
+    with show_refusals(say, key="jobs_refused"):
+        owner = identify_person()
+        job = _log_job(service.submit("demo", owner=owner, **choices, **FIRST_LOOK), "ran")
+        if job.result:
+            go_to("verdict", audit=job.result[0])
+        go_to(page, job=job.job_id)
 
 
 @dataclass(frozen=True)

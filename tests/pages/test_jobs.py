@@ -187,3 +187,11 @@ def test_whoever_reads_japanese_is_shown_the_japanese_demo_hospital() -> None:
     press(open_page("jobs", lang="ja"), "jobs_run_demo")
     (job,) = service.active_jobs()
     assert read_order(job.job_id)["language"] == "ja"
+
+
+def test_the_causal_demo_is_offered_too_whose_hospital_is_english() -> None:
+    press(open_page("jobs", lang="ja"), "jobs_run_demo_causal")
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    assert (order["is_causal"], order["language"]) == (True, "en")
+    assert order.items() >= FIRST_LOOK.items()
