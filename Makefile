@@ -47,6 +47,7 @@ lock: $(VENV)/.runtime
 bench-gpu: $(VENV)/.runtime
 	$(BIN)/python -m audit bench generation --device cuda --dtype bfloat16 --batch 4000 --steps 20
 	$(BIN)/python -m audit bench posterior --device cuda --dtype bfloat16 --batch 64
+	$(BIN)/python -m audit bench causal --device cuda --dtype bfloat16 --names 400000
 
 golden: $(VENV)/.dev
 	$(BIN)/python benchmarks/golden.py

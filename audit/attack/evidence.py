@@ -383,7 +383,7 @@ def _load_models(
     else:
         loaded = load_model(folder, device=device)
     if loaded.config.is_causal:
-        return loaded, CausalForward(loaded, dtype=dtype)
+        return loaded, CausalForward(loaded, dtype=dtype, kernels=kernels)
     return loaded, Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
 
 

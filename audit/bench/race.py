@@ -29,9 +29,9 @@ class BenchSettings(Record):
         default=None,
         ge=16,
         le=512,
-        description="of a document (32) or a row (128); the mean of a passage (90)",
+        description="of a document (32) or row (128); mean of a passage, or before a name (90)",
     )
-    n_names: int = Field(default=2_860, ge=2, le=10**6, description="posterior: names")
+    n_names: int = Field(default=2_860, ge=2, le=10**6, description="posterior, causal: names")
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="of the product")
     n_rounds: int = Field(default=3, ge=1, le=100, description="that are timed")
     n_steps: int = Field(default=4, ge=1, le=10_000, description="generation: steps a round")

@@ -13,6 +13,9 @@ _OF_POSTERIOR = tuple(name for name in BenchSettings.model_fields if name != "n_
 _OF_GENERATION = tuple(name for name in BenchSettings.model_fields if name != "n_names")
 
 
+_OF_CAUSAL = tuple(name for name in _OF_POSTERIOR if name != "batch")
+
+
 _OF_TRAINING = tuple(name for name in _OF_POSTERIOR if name != "n_names")
 
 
@@ -34,6 +37,16 @@ def bench_posterior(
     from audit.bench.attacks import measure_posterior
 
     return measure_posterior(BenchSettings(**options))
+
+
+@command()
+def bench_causal(
+    *, options: Annotated[Options, FieldsOf(BenchSettings, only=_OF_CAUSAL)]
+) -> Result:
+    """Race scenario 2 of a causal model against one name at a time."""
+    from audit.bench.causal import measure_causal
+
+    return measure_causal(BenchSettings(**options))
 
 
 @command()

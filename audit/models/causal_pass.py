@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,12 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from audit.errors import AuditError
-from audit.models.forward import MAX_TOTAL_VARIATION
+from audit.models.forward import (
+    MAX_KERNEL_VARIATION,
+    MAX_TOTAL_VARIATION,
+    is_amd,
+    use_exact_float32,
+)
 from audit.models.token_tree import ROOT, TokenTree, TreePass, TreePlan
 from audit.rng import generator
 from audit.stats import BoolArray, FloatArray, IntArray
@@ -38,12 +43,14 @@ class CausalForward:
         Its module is in evaluation mode and float32; its weights stay as they are.
     dtype
         Number type of the pass: "float32" or "bfloat16".
+    kernels
+        "onednn" for oneDNN's float32 products, or "plain" for PyTorch's own choice.
     """
 
-    kernels = "plain"
-
-    def __init__(self, loaded: LoadedModel, *, dtype: str = "float32") -> None:
-        self.dtype = dtype
+    def __init__(
+        self, loaded: LoadedModel, *, dtype: str = "float32", kernels: str = "plain"
+    ) -> None:
+        self.dtype, self.kernels = dtype, kernels
         model, self._switch = loaded.model, loaded.switch
         if dtype != "float32":
             model, self._switch = copy.deepcopy((model, self._switch))
@@ -53,19 +60,31 @@ class CausalForward:
         self.device = next(model.parameters()).device
         self.n_vocabulary = loaded.config.vocab_size
 
-    def running(self) -> AbstractContextManager[None]:
-        """Return a context in which the module computes as this model does."""
-        return nullcontext() if self._switch is None else self._switch.turned(on=self._is_adapted)
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let the module compute as this model does while the block runs."""
+        with ExitStack() as stack:
+            if self._switch is not None:
+                stack.enter_context(self._switch.turned(on=self._is_adapted))
+            if self.kernels == "onednn":
+                stack.enter_context(use_exact_float32(self.device.type))
+            yield
 
 
 def build_causal_forwards(models: Sequence[LoadedModel], *, dtype: str) -> list[CausalForward]:
     """Return one `CausalForward` for each model, in float32 unless bfloat16 is asked for.
 
-    Raises AuditError if bfloat16 moves the distribution of a next token too far.
+    oneDNN multiplies float32 where it is the faster, on AMD processors, and moves no distribution
+    by more than `MAX_KERNEL_VARIATION`. The choice depends only on processor and models. Raises
+    AuditError if bfloat16 moves the distribution of a next token too far.
     """
     exact = [CausalForward(loaded) for loaded in models]
     if dtype != "bfloat16":
-        return exact
+        if exact[0].device.type != "cpu" or not is_amd():
+            return exact
+        fast = [CausalForward(loaded, kernels="onednn") for loaded in models]
+        moved = max(map(_measure_variation, fast, exact))
+        return fast if moved <= MAX_KERNEL_VARIATION else exact
     rounded = [CausalForward(loaded, dtype=dtype) for loaded in models]
     for loaded, forward, exact_forward in zip(models, rounded, exact, strict=True):
         moved = _measure_variation(forward, exact_forward)

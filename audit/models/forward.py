@@ -598,7 +598,7 @@ def use_exact_float32(device: str) -> Iterator[None]:
     This uses oneDNN on AMD CPUs, and PyTorch's default otherwise. PyTorch names the switch "bf16",
     because CPUs with matrix units (AMX) may round products to bfloat16; AMD's have no such units.
     """
-    if device != "cpu" or not _is_amd():
+    if device != "cpu" or not is_amd():
         yield
         return
     settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
@@ -620,7 +620,7 @@ def choose_exact_kernels(
     more than `MAX_KERNEL_VARIATION`; PyTorch's default is chosen otherwise. The choice depends only
     on processor and models, never on a clock, so a resumed run makes the same choice.
     """
-    if dtype == "float32" and device == "cpu" and _is_amd():
+    if dtype == "float32" and device == "cpu" and is_amd():
         plain_passes = [Forward(model, is_plain=True) for model in models]
         plain_distributions = [
             _compute_distributions(plain_pass, tokenizer) for plain_pass in plain_passes
@@ -739,5 +739,6 @@ def _measure_variation(p: Tensor, q: Tensor) -> float:
     return float((p - q).abs().sum(dim=-1).mean() / 2)
 
 
-def _is_amd() -> bool:
+def is_amd() -> bool:
+    """Return whether AMD made the processor."""
     return "AuthenticAMD" in read_processor_facts()

@@ -43,6 +43,17 @@ def run_benchmark(run, benchmark, *options):
 
 
 @pytest.mark.long
+def test_names_after_a_passage_are_raced_and_agree_with_one_at_a_time(run):
+    reply = run("bench", "causal", *SMALL[:-2], "--names", 60)
+    assert reply["code"] == 0, reply["said"]
+    assert 40 <= reply["n_names"] <= 80
+    assert reply["n_tokens"] < 3 * reply["n_names"] + LENGTH
+    assert reply["ratio_low"] <= reply["ratio"] <= reply["ratio_high"]
+    assert reply["fraction_of_packed_peak"] > 0
+    assert reply["max_log_p_error"] < 1e-4
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("benchmark", ["generation", "posterior", "pretrain"])
 def test_every_figure_is_there(run, benchmark, dtype):
