@@ -37,7 +37,8 @@ def percent_interval(estimate: Estimate) -> str:
     """Return a fraction's interval as percent."""
     if math.isnan(estimate.low) or math.isnan(estimate.high):
         return UNDEFINED
-    return f"{100 * estimate.low:.1f} – {100 * estimate.high:.1f}\N{NO-BREAK SPACE}%"
+    low, high = (f"{100 * bound:.1f}" for bound in (estimate.low, estimate.high))
+    return f"{_with_minus_sign(f'{low} – {high}')}\N{NO-BREAK SPACE}%"
 
 
 def decimal(value: float, *, digits: int = 3) -> str:

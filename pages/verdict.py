@@ -170,7 +170,7 @@ def draw_scores(say: Words, report: AuditReport) -> None:
     rows: list[Sequence[Content]] = []
     for place, kind in enumerate(kinds):
         n, name, quartiles = len(kind.scores), say.text(f"kind_{kind.kind}"), kind.quartiles
-        ticks[float(place)] = say.text("kind_n", kind=name, n=n).replace(" (", "\n(")
+        ticks[float(place)] = f"{name}\n({n})"
         rows.append((name, n, kind.n_not_scored, *map(small, quartiles)))
         one = say.text(f"names_kind_of_{kind.kind}")
         dots = Series(

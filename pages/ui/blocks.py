@@ -9,7 +9,6 @@ module. Markdown in a name could make a browser fetch a foreign image, and HTML 
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -45,17 +44,8 @@ def escape_markdown(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
 
 
-def format_percent(share: float) -> str:
-    """Format a fraction as percent with one decimal."""
-    return UNDEFINED if math.isnan(share) else f"{100 * share:.1f} %"
-
-
-def format_percent_interval(estimate: Estimate) -> str:
-    """Format a fraction's interval as percent."""
-    if math.isnan(estimate.low) or math.isnan(estimate.high):
-        return UNDEFINED
-    low, high = (f"{100 * bound:.1f}" for bound in (estimate.low, estimate.high))
-    return f"{low} – {high} %".replace("-", "\N{MINUS SIGN}")
+format_percent = tables.percent
+format_percent_interval = tables.percent_interval
 
 
 def format_moment(moment: str, *, has_zone: bool = True) -> str:

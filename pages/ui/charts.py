@@ -25,8 +25,9 @@ _INK = {False: "#31333F", True: "#E6E7EB"}
 _GROUND = {False: "#FFFFFF", True: "#14171D"}
 LINE = "rgba(125, 133, 144, 0.35)"
 CONFIG = {"displayModeBar": False, "responsive": True}
-_TITLE = 36
-"""Characters in one line of an axis' title: plotly does not wrap titles, but cuts long ones."""
+_TITLE, _WIDE_TITLE = 36, 14
+"""Characters in one line of an axis' title, in Latin or wide letters: plotly does not wrap titles,
+but cuts long ones."""
 _GOLDEN = 0.618033988749895
 _BANDS = {True: "rgba(196, 85, 47, 0.18)", False: "rgba(125, 133, 144, 0.16)"}
 _DASHES = ("dash", "dot", "dashdot")
@@ -102,7 +103,7 @@ def plot(series: Sequence[Series], *, x: Axis, y: Axis, height: int = 400) -> go
         _draw_series(figure, curve, dash=dash)
     for axis, update in ((x, figure.update_xaxes), (y, figure.update_yaxes)):
         update(
-            title="<br>".join(escape_html(line) for line in wrap(axis.title, _TITLE)),
+            title="<br>".join(map(escape_html, _wrap_title(axis.title))),
             zeroline=False,
             gridcolor=LINE,
             showgrid=axis.has_grid,
@@ -212,6 +213,14 @@ def _length(upper: float | None, lower: float | None) -> float:
     """Return the length of an interval's arm; 0 if one of its ends is unknown."""
     length = math.nan if upper is None or lower is None else upper - lower
     return 0.0 if math.isnan(length) else length
+
+
+def _wrap_title(title: str) -> list[str]:
+    """Break an axis' title into lines; lines of wide letters are of about one length."""
+    if title.isascii():
+        return wrap(title, _TITLE)
+    n_lines = math.ceil(len(title) / _WIDE_TITLE)
+    return wrap(title, math.ceil(len(title) / n_lines))
 
 
 def _break_name(name: str) -> str:

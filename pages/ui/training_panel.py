@@ -366,7 +366,6 @@ def _facts_line(say: Words, model: TrainedModel) -> str:
         say.text("train_line_epochs", n=_epochs(model.n_epochs_done)),
         "" if model.held_out is None else say.text("train_line_loss", first=first, last=last),
         "" if model.is_whole else say.text("train_line_unfinished"),
-        format_moment(model_facts.created, has_zone=False),
     ]
     return " · ".join(filter(None, pieces))
 

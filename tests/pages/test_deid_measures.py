@@ -188,7 +188,7 @@ def test_a_score_of_copies_says_how_faithful_they_are() -> None:
     page_text = texts(open_page("deidentify", tab="measures"))
     assert "2 tags are malformed. 0 tagged spans" in page_text and "Of 10 tags in all" in page_text
     row = re.search("Closed, never opened.*?</tr>", page_text, re.DOTALL)
-    assert row and ">2<" in row[0] and "20.0 %" in row[0]
+    assert row and ">2<" in row[0] and "20.0\N{NO-BREAK SPACE}%" in row[0]
     path, content = SCORES.place(score_id) / "score.json", content_of(score_id)
     del content["copies"]["tags"]
     path.write_text(json.dumps(content))

@@ -137,7 +137,10 @@ def test_characters_that_nobody_sees_hide_no_name() -> None:
 def test_what_is_undefined_is_a_dash_never_a_nan() -> None:
     undefined = Estimate(math.nan, math.nan, math.nan)
     assert shown_as.format_percent(math.nan) == shown_as.format_percent_interval(undefined) == "—"
-    assert shown_as.format_percent_interval(Estimate(0.0, -0.25, 0.75)) == "−25.0 – 75.0 %"
+    assert (
+        shown_as.format_percent_interval(Estimate(0.0, -0.25, 0.75))
+        == "−25.0 – 75.0\N{NO-BREAK SPACE}%"
+    )
 
 
 def test_documents_in_a_file_are_masked_as_on_the_screen_and_guarded() -> None:
