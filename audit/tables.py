@@ -65,6 +65,11 @@ def small(value: float) -> str:
     return f"{_with_minus_sign(mantissa)} × 10{raise_digits(int(exponent))}"
 
 
+def large(value: float) -> str:
+    """Return a whole number that may be very large, with two or three digits from a million on."""
+    return f"{value:,.0f}" if abs(value) < 1_000_000 else small(value)
+
+
 def raise_digits(exponent: int) -> str:
     """Write a whole number in raised digits."""
     return ("⁻" if exponent < 0 else "") + str(abs(exponent)).translate(_RAISED)

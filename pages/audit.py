@@ -12,10 +12,20 @@ from streamlit.delta_generator import DeltaGenerator
 
 from audit.attack.cohort import GROUP_AUC
 from audit.attack.plan import PRESETS, Plan, choose_prompt
-from audit.attack.question import SCENARIOS, AuditRequest, RunSettings
+from audit.attack.question import (
+    CAUSAL,
+    SCENARIOS,
+    SETTINGS,
+    AuditRequest,
+    RunSettings,
+    Settings,
+    attack_code,
+    settings_field,
+)
 from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.models import registry
+from audit.models.adapters import is_declared
 from audit.models.inspect import AdapterSummary
 from audit.models.registry import PairCheck, RegisteredModel, look_up_digest
 from audit.names.candidates import Candidates
@@ -89,7 +99,11 @@ def draw(say: Words) -> None:
         st.query_params.setdefault("scenario", "2")
     with rest, draw_step_card(say, "audit_attacker", number=3) as is_done:
         candidates = None if names is None else names.candidates
-        attacker = attempt(say, lambda: draw_attacker(say, candidates=candidates, again=again))
+        is_causal = asks_causal_models(pair, again=again)
+        attacker = attempt(
+            say,
+            lambda: draw_attacker(say, candidates=candidates, again=again, is_causal=is_causal),
+        )
         is_done(attacker is not None)
     with first if is_whole else rest, st.container(border=True, key="audit_plan"):
         draw_heading(say, "audit_plan")
@@ -174,7 +188,13 @@ def draw_models(say: Words) -> Pair | None:
     is_adapter = hospital is not None and hospital.adapter is not None
     with left:
         bases = registry.find_bases(hospital, models) if hospital and is_adapter else models
-        code = pick(say, "audit_model_general", model_names(say, bases))
+        base_names = model_names(say, bases)
+        if hospital and hospital.adapter:
+            for base in bases:
+                if is_declared(hospital.adapter.base, name=base.name):
+                    base_name = base_names[base.model_id]
+                    base_names[base.model_id] = say.text("audit_base_declared", model=base_name)
+        code = pick(say, "audit_model_general", base_names)
         general = registry.find_model(code, models=bases)
         if hospital and hospital.adapter:
             draw_bases(say, hospital.adapter, n_bases=len(bases))
@@ -191,6 +211,15 @@ def draw_bases(say: Words, adapter: AdapterSummary, *, n_bases: int) -> None:
     declared = adapter.base or say.text("audit_base_unnamed")
     facts = {"rank": ", ".join(map(str, adapter.ranks)), "n": f"{adapter.n_parameters:,}"}
     draw_remark(say, "audit_bases" if n_bases else "audit_no_base", declared=declared, **facts)
+
+
+def asks_causal_models(pair: Pair | None, *, again: AuditInputs | None) -> bool:
+    """Return whether an audit asks causal models, by its pair or else by the one repeated."""
+    if pair is not None:
+        summary = find_text_model(pair).summary
+        return summary is not None and summary.config.is_causal
+    causal_settings = tuple(SETTINGS[True, number] for number in SCENARIOS)
+    return again is not None and isinstance(again.settings, causal_settings)
 
 
 def find_text_model(pair: Pair) -> RegisteredModel:
@@ -272,55 +301,49 @@ def draw_traits(say: Words, check: PairCheck, digests: dict[str, str]) -> None:
 
 
 def draw_attacker(
-    say: Words, *, candidates: Candidates | None, again: AuditInputs | None
+    say: Words, *, candidates: Candidates | None, again: AuditInputs | None, is_causal: bool
 ) -> Attacker:
     """Draw both scenarios, the presets and, folded away, every setting.
 
     Raises as `Record.with_`.
     """
-    scenario = choose(say, "audit_has", list(map(str, SCENARIOS)), parameter="scenario")
-    st.html(scenario_cards(say, chosen=int(scenario)))
+    scenario = int(choose(say, "audit_has", list(map(str, SCENARIOS)), parameter="scenario"))
+    st.html(scenario_cards(say, chosen=scenario, is_causal=is_causal))
     draw_kart(say)
-    presets: dict[str, tuple[Any, ...]] = dict(PRESETS)
-    if again is not None and (last_settings := again.settings) is not None:
-        presets["same"] = tuple(
-            last_settings if isinstance(last_settings, type(settings)) else settings
-            for settings in PRESETS["quick"]
-        )
+    presets = {code: pair[scenario - 1] for code, pair in PRESETS[is_causal].items()}
+    last_settings = None if again is None else again.settings
+    if isinstance(last_settings, SETTINGS[is_causal, scenario]):
+        presets["same"] = last_settings
     codes = {code: say.text(f"audit_preset_{code}") for code in presets}
-    preset = choose(say, f"audit_preset_{scenario}", codes, parameter="preset")
-    generation, posterior = presets[preset]
-    if candidates is not None and preset != "same":
-        generation = generation.with_(prompt=choose_prompt(candidates))
+    attack = attack_code(scenario, is_causal=is_causal)
+    preset = choose(say, f"audit_preset_{attack}", codes, parameter="preset")
+    settings: Settings = presets[preset]
+    if candidates is not None and preset != "same" and "prompt" in type(settings).model_fields:
+        settings = settings.with_(prompt=choose_prompt(candidates, is_causal=is_causal))
     run_settings = again.run_settings if again is not None else RunSettings()
 
-    def ask_settings(defaults: Any) -> Any:
+    def ask_settings(defaults: Any, *, words: str = "audit") -> Any:
         key = f"set_{type(defaults).__name__}"
         fields = list(type(defaults).model_fields)
-        return defaults.with_(**ask_fields(say, defaults, words="audit", fields=fields, key=key))
+        return defaults.with_(**ask_fields(say, defaults, words=words, fields=fields, key=key))
 
     with st.expander(say.text("audit_settings"), key="settings"):
         draw_remark(say, "audit_settings_below")
-        if scenario == "1":
-            generation = ask_settings(generation)
-        else:
-            posterior = ask_settings(posterior)
-        fields = {
-            "generation": generation,
-            "posterior": posterior,
-            **dict(ask_settings(run_settings)),
-        }
+        settings = ask_settings(settings, words=f"audit_{CAUSAL}" if is_causal else "audit")
+        fields = dict(ask_settings(run_settings))
         place = st.container()
-    return Attacker({"scenario_number": int(scenario), **fields}, place)
+    field = settings_field(scenario, is_causal=is_causal)
+    return Attacker({"scenario_number": scenario, field: settings, **fields}, place)
 
 
-def scenario_cards(say: Words, *, chosen: int) -> str:
+def scenario_cards(say: Words, *, chosen: int, is_causal: bool) -> str:
     """Return both scenarios as HTML: the attacker and the attack."""
     cards = "".join(
         f'<section class="ka-card ka-kart{" ka-chosen" * (number == chosen)}">'
         f"<h3>{say.html(f'audit_scenario_{number}')}</h3>"
         f"<p>{say.html(f'audit_attacker_{number}')}</p>"
-        f'<p class="ka-interval">{say.html(f"audit_attack_{number}")}</p></section>'
+        f'<p class="ka-interval">'
+        f"{say.html(f'audit_attack_{attack_code(number, is_causal=is_causal)}')}</p></section>"
         for number in SCENARIOS
     )
     return f'<div class="ka-cards">{cards}</div>'
@@ -381,9 +404,11 @@ def draw_plan(
 
 def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
     """Return the device, the work, the time and the finished part of an audit."""
-    n, n_asked = (*request.sizes().values(), 0)[:2]
+    sizes = request.sizes()
+    n, n_asked = next(iter(sizes.values())), sizes.get("chain", 0)
     unit = "documents" if request.scenario_number == 1 else "chain" if n_asked else "inputs"
     unit += "_fewer" * (plan.n_chain_inputs < n_asked)
+    unit += f"_{CAUSAL}" * request.is_causal
     lines = {
         "device": say.text(f"audit_device_{plan.device}"),
         "todo": say.text(

@@ -10,7 +10,14 @@ from audit.attack.decisions import ALPHA, LOOK_ALPHA
 from audit.attack.exposure import EXPOSED_P, MIN_BOUND_CONTROLS
 from audit.attack.guards import ILL_MATCHED_BEYOND
 from audit.attack.metrics import N_REPLICATES
-from audit.attack.question import SCENARIOS, VERSIONS, GenerationSettings, PosteriorSettings
+from audit.attack.question import (
+    SCENARIOS,
+    VERSIONS,
+    ContinuationSettings,
+    GenerationSettings,
+    PosteriorSettings,
+    SamplingSettings,
+)
 from audit.attack.verdicts import MIN_RELIABILITY
 from audit.home import installed_packages
 from audit.names.candidates import CONTROL_SOURCES
@@ -42,6 +49,10 @@ LOG_RATIOS = (
     r"\texttt{mean\_log\_ratio}(l) = \frac{1}{n} \sum_{i=1}^{n}"
     r" \ln \frac{p_h(l \mid s_i)}{p_g(l \mid s_i)}",
 )
+CONTINUATION = (
+    r"x(l) = \frac{1}{n} \sum_{i=1}^{n} \ln p(l_1 \dots l_k \mid \text{left of the name in } s_i)"
+)
+TRIES = r"n_P(l) = \left\lceil \frac{\ln(1 - P)}{\ln(1 - p(l \mid \text{prompt}))} \right\rceil"
 P_VALUE = r"p(l) = \frac{1 + \#\{ c : \text{score}(c) \ge \text{score}(l) \}}{1 + \#\{ c \}}"
 Q_VALUE = r"q_{(i)} = \min_{j \ge i} \min\left( 1, \frac{m \, p_{(j)}}{j} \right)"
 SPAN_RATES = (
@@ -51,6 +62,8 @@ SPAN_RATES = (
 SOURCES = (
     "Nakamura et al.: Estimating the risk of person-name leakage from language models pre-trained"
     " with clinical records (Japanese).",
+    "Hayes et al. 2025: extraction as a number of tries, arXiv 2410.19482.",
+    "Holtzman et al. 2020: top-p sampling, arXiv 1904.09751.",
     "Yada et al.: De-identification of clinical text with large language models (Japanese).",
     "Nakamura et al. 2020: KART, arXiv 2101.00036.",
     "Wang & Cho 2019: Gibbs-style generation, arXiv 1902.04094.",
@@ -77,6 +90,8 @@ VERDICT_PARTS = ("leak", "not_shown", "none", "bound", "ill", "not_enough", "rat
 SECTIONS = (
     ("one", (DRAW, *MASS), ()),
     ("two", (DIFFERENCE, *LOG_RATIOS), ("general",)),
+    ("one_causal", (DRAW, TRIES), ()),
+    ("two_causal", (CONTINUATION,), ()),
     ("names", (*RESIDUAL, P_VALUE), ()),
     ("q", (Q_VALUE,), ()),
     ("undecided", (), ()),
@@ -90,13 +105,18 @@ SECTIONS = (
 
 def constants() -> dict[str, Any]:
     """Return the engine's constants that the sentences mention."""
-    settings = GenerationSettings()
+    settings, sampling = GenerationSettings(), SamplingSettings()
     return {
         "top_k": f"{settings.top_k:,}",
         "n_steps": f"{settings.n_steps:,}",
         "n_tokens": settings.n_tokens,
         "n_documents": f"{settings.n_documents:,}",
         "n_inputs": f"{PosteriorSettings().n_inputs:,}",
+        "n_causal_tokens": sampling.n_tokens,
+        "n_causal_documents": f"{sampling.n_documents:,}",
+        "causal_top_k": sampling.top_k,
+        "causal_top_p": f"{sampling.top_p:g}",
+        "n_causal_inputs": ContinuationSettings().n_inputs,
         "min_controls": MIN_CONTROLS,
         "alpha": f"{ALPHA:g}",
         "percent": f"{100 * ALPHA:g}",

@@ -17,7 +17,7 @@ from audit.report import name_table as listed
 from audit.report.documents import holds_name
 from audit.report.name_table import FACETS, Wish
 from audit.report.report import AuditReport, Inspection, KeptAudit, select_compared_scores
-from audit.tables import decimal, small
+from audit.tables import decimal, large, small
 from audit.words import Words
 from pages.ui import blocks, cached, name_documents, section
 from pages.ui.access import format_name, format_passage_id, is_revealed, name_form
@@ -40,7 +40,7 @@ from pages.ui.section import (
 )
 from pages.ui.state import draw_link, write_parameter
 
-ORDERS = dict.fromkeys(("p", "q", "name_id"), ("asc", "desc"))
+ORDERS = dict.fromkeys(("p", "q", *listed.SUCCESSES, "name_id"), ("asc", "desc"))
 """What is read from the lowest on, unless the reader says otherwise; all else from the highest."""
 COLUMNS = {
     "number": "",
@@ -53,6 +53,8 @@ COLUMNS = {
     "hospital": "%.1e",
     "log10_ratio": "%.3f",
     "n_mentions": "%d",
+    "tries_50": "",
+    "tries_95": "",
     "p": "%.4f",
     "standard_error": "%.3f",
     "n_pieces": "%d",
@@ -63,9 +65,10 @@ COLUMNS = {
 """Columns of the table in order -> the format of their numbers."""
 FIRST_COLUMNS = ("number", "name", "kind", "decision", "score", "q", "n_mentions")
 """Columns that fit every screen; a switch shows the others too."""
-SORTS = (*(column for column, form in COLUMNS.items() if form), "name_id")
+SORTS = (*(column for column, form in COLUMNS.items() if form), *listed.SUCCESSES, "name_id")
 _OF_OTHERS = ("n_others_first", "n_others_last")
-"""Columns that are empty in most lists."""
+_OPTIONAL = (*_OF_OTHERS, *listed.SUCCESSES)
+"""Columns that are empty in most audits."""
 _N_DOCUMENTS = 3
 _N_PASSAGES = 3
 """Texts that stand with a name at first."""
@@ -136,7 +139,7 @@ def select_visible(columns: tuple[str, ...], table: pd.DataFrame) -> list[str]:
 
     While names are masked, columns that almost tell the name are left out.
     """
-    empty = {column for column in _OF_OTHERS if table[column].isna().all()}
+    empty = {column for column in _OPTIONAL if table[column].isna().all()}
     informative_columns = [column for column in columns if column not in empty]
     return [c for c in informative_columns if is_revealed() or c not in _NEARLY_THE_NAME]
 
@@ -210,10 +213,19 @@ def format_columns(say: Words, report: AuditReport, selected_names: pd.DataFrame
         columns[facet] = list(selected_names[facet].map(code_words(say, report.table, facet=facet)))
     for column in ("n_mentions", "n_pieces", *_OF_OTHERS):  # None stands for an unknown count
         columns[column] = [None if math.isnan(n) else int(n) for n in selected_names[column]]
+    for column in listed.SUCCESSES:
+        columns[column] = [format_tries(say, n) for n in selected_names[column]]
     visible_columns = select_visible(tuple(COLUMNS), report.table)
     return {
         c: columns[c] if c in columns else selected_names[c].to_numpy() for c in visible_columns
     }
+
+
+def format_tries(say: Words, n: float) -> str:
+    """Return a number of tries in words; infinity is no number of tries."""
+    if math.isnan(n):
+        return ""
+    return say.text("names_tries_never") if math.isinf(n) else large(n)
 
 
 def column_config(say: Words, report: AuditReport, columns: dict[str, Any]) -> dict[str, Any]:
@@ -222,11 +234,13 @@ def column_config(say: Words, report: AuditReport, columns: dict[str, Any]) -> d
     is_tiny = {"score", "standard_error"} if report.fixed_score == "product" else set()
     for column, form in COLUMNS.items():
         title = say.text(f"names_column_{column}")
-        meaning = say.sentences.get(meaning_of(column, scenario=report.scenario.number))
+        meaning = say.sentences.get(meaning_of(column, attack=report.attack))
         if not form:
-            width = text_width([title, *columns[column]])
+            width = text_width([title, *columns.get(column, ())])
             is_pinned = column == "number"
-            config[column] = st.column_config.TextColumn(title, width=width, pinned=is_pinned)
+            config[column] = st.column_config.TextColumn(
+                title, width=width, pinned=is_pinned, help=meaning
+            )
             continue
         config[column] = st.column_config.NumberColumn(
             title, format="%.1e" if column in is_tiny else form, help=meaning
@@ -237,10 +251,10 @@ def column_config(say: Words, report: AuditReport, columns: dict[str, Any]) -> d
 # One name: the basis of its score, the meaning of each number, and its texts.
 
 
-def meaning_of(column: str, *, scenario: int) -> str:
+def meaning_of(column: str, *, attack: str) -> str:
     """Return the key of the sentence that explains a column."""
     is_evidence = column in ("hospital", "general")
-    return f"names_evidence_{scenario}" if is_evidence else f"names_means_{column}"
+    return f"names_evidence_{attack}" if is_evidence else f"names_means_{column}"
 
 
 def draw_name(say: Words, report: AuditReport, name: pd.Series, *, ids: list[str]) -> None:
@@ -261,6 +275,7 @@ def draw_name(say: Words, report: AuditReport, name: pd.Series, *, ids: list[str
                 draw_among_controls(say, report, name, inspection)
         left, right = st.columns([2, 3], gap="large")
         with left:
+            draw_tries(say, name, report=report)
             draw_numbers(say, name, report=report)
         with right:
             if report.scenario.number == 2:
@@ -300,7 +315,7 @@ def draw_name_heading(say: Words, name: pd.Series, *, ids: list[str], digest: st
 
 def draw_blocks(say: Words, report: AuditReport, inspection: Inspection, *, row: int) -> None:
     """Draw both models' evidence with one dot for each block, and the mean."""
-    key = f"names_blocks_{report.scenario.number}"
+    key = f"names_blocks_{report.attack}"
     series: list[Series] = []
     rows: list[Sequence[Content]] = []
     ticks: dict[float, str] = {}
@@ -368,6 +383,23 @@ def draw_among_controls(
     draw_figure(say, "names_among", chart, table=table, audit=report.digest)
 
 
+def draw_tries(say: Words, name: pd.Series, *, report: AuditReport) -> None:
+    """Draw how many documents it takes to read the name in; nothing without causal documents."""
+    tries = listed.list_tries(report.table, name)
+    if not tries:
+        return
+    draw_heading(say, "names_tries")
+    numbers = {
+        f"names_column_{column}": [format_tries(say, one.numbers[column]) for one in tries]
+        for column in listed.SUCCESSES
+    }
+    columns: Columns = {
+        "names_tries_who": [say.text(f"names_tries_{one.who}") for one in tries],
+        **numbers,
+    }
+    draw_table(say, "names_tries", columns, audit=report.digest, names=name_form())
+
+
 def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     """Draw every number of the name with its meaning."""
     is_limited = not math.isinf(name["threshold"])
@@ -387,7 +419,7 @@ def draw_numbers(say: Words, name: pd.Series, *, report: AuditReport) -> None:
     }
     if not is_revealed():
         del numbers["popularity"]  # it almost tells the name
-    means = {key: meaning_of(key, scenario=report.scenario.number) for key in numbers}
+    means = {key: meaning_of(key, attack=report.attack) for key in numbers}
     labels = [Cell(say.text(f"names_column_{key}"), hint=say.text(means[key])) for key in numbers]
     draw_heading(say, "names_numbers")
     caption = say.text(f"axis_{report.fixed_score}")

@@ -320,7 +320,7 @@ def draw_strongest(say: Words, report: AuditReport) -> None:
         }
         draw_remark(say, "strongest_levels", **limits)
         draw_remark(say, "strongest_revealed" if is_revealed() else "strongest_masked")
-        caption = say.text(f"strongest_caption_{report.scenario.number}")
+        caption = say.text(f"strongest_caption_{report.attack}")
         draw_table(
             say,
             "strongest_names",

@@ -1,10 +1,11 @@
-"""How many listed people can be exposed, given what an attack sees of names known to be there.
+"""How many listed people can be exposed, and how many tries it takes to read a name.
 
 Names known to be in the notes are positive controls: canaries planted before training, or the names
 of a sibling, a model trained by the hospital's recipe on notes whose names are known. An attack
 that flags none of them proves nothing by flagging nobody else.
 
-Source: Clopper & Pearson 1934, doi:10.1093/biomet/26.4.404 (bounds of a share).
+Sources: Clopper & Pearson 1934, doi:10.1093/biomet/26.4.404 (bounds of a share); Hayes et al. 2025,
+arXiv 2410.19482 (tries).
 """
 
 from __future__ import annotations
@@ -78,3 +79,17 @@ def find_dose_line(records: Mapping[int, DoseLine], *, dose: int) -> DoseLine | 
     """
     doses = [n for n in records if n <= dose]
     return records[max(doses)] if doses else None
+
+
+def count_tries(chance: float, *, success: float) -> float:
+    """Return how many tries it takes to write a name at least once with probability `success`.
+
+    `chance` is that of one try. Infinity: the sampler never writes the name; NaN: not scored.
+    """
+    if math.isnan(chance):
+        return math.nan
+    if chance <= 0:
+        return math.inf
+    if chance >= 1:
+        return 1.0
+    return float(math.ceil(math.log1p(-success) / math.log1p(-chance)))

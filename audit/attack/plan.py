@@ -17,9 +17,11 @@ from audit.attack.question import (
     JAPANESE_CAUSAL_PROMPT,
     JAPANESE_PROMPT,
     AuditRequest,
+    ContinuationSettings,
     GenerationSettings,
     PosteriorSettings,
     SamplingSettings,
+    Settings,
     command_line,
     question_digest,
 )
@@ -51,7 +53,7 @@ EVIDENCE = {
     "chain": "chain",
     "sampling": "documents",
     "recall": "recall",
-    "continuation": "posteriors",
+    "continuation": "continuations",
 }
 """Kind of evidence -> its name in progress messages, after "general model: "."""
 _UNIT_SECONDS = {
@@ -64,18 +66,29 @@ _UNIT_SECONDS = {
 }
 _START_SECONDS, _JUDGING_SECONDS = 5.0, 0.004
 """Seconds on two cores before anything was timed: for a unit, for the start, for judging a name."""
-PRESETS = {
-    "quick": (
-        GenerationSettings(n_documents=300),
-        PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
-    ),
-    "paper": (GenerationSettings(), PosteriorSettings()),
-    "thorough": (
-        GenerationSettings(n_documents=30_000),
-        PosteriorSettings(n_inputs=30_000, n_chain_inputs=500, max_chain_rows=500_000),
-    ),
+_EVERY_PASSAGE = 10_000_000
+PRESETS: Mapping[bool, Mapping[str, tuple[Settings, Settings]]] = {
+    False: {
+        "quick": (
+            GenerationSettings(n_documents=300),
+            PosteriorSettings(n_inputs=2_000, n_chain_inputs=0),
+        ),
+        "paper": (GenerationSettings(), PosteriorSettings()),
+        "thorough": (
+            GenerationSettings(n_documents=30_000),
+            PosteriorSettings(n_inputs=30_000, n_chain_inputs=500, max_chain_rows=500_000),
+        ),
+    },
+    True: {
+        "quick": (SamplingSettings(n_documents=100), ContinuationSettings(n_inputs=20)),
+        "standard": (SamplingSettings(), ContinuationSettings()),
+        "thorough": (
+            SamplingSettings(n_documents=5_000),
+            ContinuationSettings(n_inputs=_EVERY_PASSAGE),
+        ),
+    },
 }
-"""Settings of both scenarios by the preset's code."""
+"""Whether the models are causal -> the preset's code -> settings of both scenarios."""
 MIN_CHAIN_INPUTS = 20
 """With fewer inputs, and so fewer blocks, `chain` would say too little to be worth its rows."""
 

@@ -262,6 +262,17 @@ CAUSAL = "causal"
 """Kind of models that read from left to right, in a question; it has no entry for masked models."""
 
 
+def attack_code(scenario: int, *, is_causal: bool) -> str:
+    """Return the last part of the key of a sentence about an attack: "1", "2_causal"."""
+    return f"{scenario}_{CAUSAL}" if is_causal else str(scenario)
+
+
+def settings_field(scenario: int, *, is_causal: bool) -> str:
+    """Return the field of a request that holds the settings of a scenario and a kind of models."""
+    names = ("sampling", "continuation") if is_causal else ("generation", "posterior")
+    return names[scenario - 1]
+
+
 class RunSettings(Record):
     """How a question is computed, whatever its scenario."""
 
@@ -330,8 +341,7 @@ class AuditRequest(RunSettings):
     @property
     def settings_field(self) -> str:
         """Name of the field that holds the settings of the chosen scenario and kind of models."""
-        names = ("sampling", "continuation") if self.is_causal else ("generation", "posterior")
-        return names[self.scenario_number - 1]
+        return settings_field(self.scenario_number, is_causal=self.is_causal)
 
     @property
     def settings(self) -> Settings:

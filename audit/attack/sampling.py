@@ -187,17 +187,3 @@ def make_recall_shard(
     chances[0, rows] = np.exp(scores.paths[ends] + np.where(has_end, scores.ends[ends], 0.0))
     tick(names.count_tokens(0))
     return RecallShard(np.ones(1, dtype=np.int64), chances)
-
-
-def count_tries(chance: float, *, success: float) -> float:
-    """Return how many tries it takes to write a name at least once with probability `success`.
-
-    `chance` is that of one try. Infinity: the sampler never writes the name; NaN: not scored.
-    """
-    if math.isnan(chance):
-        return math.nan
-    if chance <= 0:
-        return math.inf
-    if chance >= 1:
-        return 1.0
-    return float(math.ceil(math.log1p(-success) / math.log1p(-chance)))

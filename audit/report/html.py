@@ -186,6 +186,7 @@ def _render(
             shown_name=lambda name: format_name(
                 name.number, name.first_name, name.last_name, form=choice.names
             ),
+            has_tries=bool(table["tries_50"].notna().any()),
             n_not_scored=int(table["score"].isna().sum()),
             n_undecided=int(table["is_undecided"].sum()),
             n_unmatched=int(table["is_unmatched"].sum()),
@@ -211,7 +212,14 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filter_names = ("decimal", "decimal_interval", "percent", "percent_interval", "small")
+    filter_names = (
+        "decimal",
+        "decimal_interval",
+        "large",
+        "percent",
+        "percent_interval",
+        "small",
+    )
     environment.filters |= {name: getattr(tables, name) for name in filter_names}
     environment.filters |= {"is_known": lambda x: not math.isnan(x), "is_finite": math.isfinite}
     # For figures.html: a share of the axis as x, clipped to the axis; pixels as text.

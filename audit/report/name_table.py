@@ -18,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from audit.attack.decisions import DECISIONS
+from audit.attack.exposure import count_tries
 from audit.attack.measure_types import number
 from audit.attack.scores import jackknife
 from audit.names.candidates import CANARY, is_canary
@@ -56,6 +57,8 @@ _EVIDENCE = {
     2: ("hospital_posterior", "general_posterior"),
 }
 """Columns that show a name's evidence with each model, by scenario."""
+SUCCESSES = {"tries_50": 0.5, "tries_95": 0.95}
+"""Column of the table -> the probability with which so many tries write the name."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,11 @@ COLUMNS = (
     Column("hospital", "number", "evidence of M_hospital (product of masses, or probability)"),
     Column("general", "number", "the same of M_general"),
     Column("log10_ratio", "number", "log10 of hospital / general"),
+    # Of causal models in scenario 1; infinite where the sampler never writes the name.
+    *(
+        Column(tries, "number", "documents of M_hospital to read the name in")
+        for tries in SUCCESSES
+    ),
     Column("low", "number", "95 % interval of the score"),
     Column("high", "number", "95 % interval of the score"),
 )
@@ -173,6 +181,7 @@ def name_table(
         "hospital": hospital,
         "general": general,
         "log10_ratio": np.where((hospital > 0) & (general > 0), ratio, np.nan),
+        **_count_table_tries(table.get("hospital_recall", np.full(len(kinds), math.nan))),
         "low": table["score"] - half,
         "high": table["score"] + half,
     }
@@ -180,6 +189,41 @@ def name_table(
         occurring = set(codes)
         table[facet] = pd.Categorical(codes, [code for code in order if code in occurring])
     return pd.DataFrame(table)
+
+
+def _count_table_tries(chances: FloatArray) -> dict[str, FloatArray]:
+    return {
+        column: np.array([count_tries(chance, success=success) for chance in chances.tolist()])
+        for column, success in SUCCESSES.items()
+    }
+
+
+@dataclass(frozen=True)
+class Tries:
+    """How many documents it takes to read a name right after the prompt, by column of `SUCCESSES`.
+
+    `who` is "hospital" or "general" for a model's tries to write the name itself, and "controls"
+    for the median over the listed controls with the hospital's model. Infinity: never written.
+    """
+
+    who: Literal["hospital", "general", "controls"]
+    numbers: Mapping[str, float]
+
+
+def list_tries(table: pd.DataFrame, name: pd.Series) -> tuple[Tries, ...]:
+    """Return the tries for a name (a row of the table); () if no causal model wrote documents."""
+    if math.isnan(name["tries_50"]):
+        return ()
+    controls = table.loc[table["is_control"] & table["tries_50"].notna(), list(SUCCESSES)]
+    general = _count_table_tries(np.array([name["general_recall"]]))
+    tries = [
+        Tries("hospital", {column: float(name[column]) for column in SUCCESSES}),
+        Tries("general", {column: float(number) for column, (number,) in general.items()}),
+    ]
+    if len(controls):
+        medians = {column: float(np.median(controls[column])) for column in SUCCESSES}
+        tries.append(Tries("controls", medians))
+    return tuple(tries)
 
 
 def name_labels(names: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -30,7 +30,14 @@ from audit.attack.measure_types import (
     Verdict,
     write_json,
 )
-from audit.attack.question import MODEL_ROLES, SIBLING_TERMS, Scenario, sibling_terms
+from audit.attack.question import (
+    CAUSAL,
+    MODEL_ROLES,
+    SIBLING_TERMS,
+    Scenario,
+    attack_code,
+    sibling_terms,
+)
 from audit.attack.verdicts import make_equal_models_verdict
 from audit.errors import AuditError, Message, make_version_error
 from audit.home import DEMO_HOSPITAL
@@ -142,6 +149,12 @@ class AuditReport(Part):
     def table(self) -> pd.DataFrame:
         """The names, a row each, with the columns of `audit.report.name_table.COLUMNS`."""
         return name_table(self.names, scenario=self.scenario.number, stands_out=self.stands_out)
+
+    @property
+    def attack(self) -> str:
+        """The code of the attack in the keys of sentences: "1", "2", "1_causal", "2_causal"."""
+        is_causal = self.question.get("kind") == CAUSAL
+        return attack_code(self.scenario.number, is_causal=is_causal)
 
     @property
     def stands_out(self) -> list[bool]:

@@ -24,6 +24,8 @@ from pages.ui.state import write_parameter
 
 _LARGEST = (1 << 53) - 1
 """The largest integer that a browser represents exactly."""
+MAX_LINE_CHARS = 500
+"""A field that may hold more characters is asked for in a box of several lines."""
 ButtonKind = Literal["primary", "secondary", "tertiary"]
 Code = TypeVar("Code", bound=str)
 
@@ -422,8 +424,10 @@ def _draw_box(
         )
     if schema["type"] == "boolean":
         return st.toggle(value=default, **looks)
+    if schema["type"] == "string" and schema.get("maxLength", 0) > MAX_LINE_CHARS:
+        return st.text_area(value=default, max_chars=schema["maxLength"], height=90, **looks)
     if schema["type"] == "string":
-        return st.text_input(value=default, max_chars=500, **looks)
+        return st.text_input(value=default, max_chars=MAX_LINE_CHARS, **looks)
     kind = int if schema["type"] == "integer" else float
     low: Any
     high: Any

@@ -107,7 +107,7 @@ def _curve(say: Words, report: AuditReport) -> str:
     if is_auc:
         chance = say.text("measures_chance")
         series.append(Series(chance, ns, [0.5] * len(ns), dash="longdash", hover=""))
-    title = say.text(f"measures_curve_x_{report.scenario.number}")
+    title = say.text(f"measures_curve_x_{report.attack}")
     x = Axis(title, is_log=True, ticks={float(n): f"{n:,}" for n in ns})
     chart = plot(series[::-1], x=x, y=Axis(names[measure], range=(0, 1.03)))
     table: Columns = {title: ns, **{label: list(map(decimal, y)) for label, y in lines.items()}}

@@ -23,9 +23,9 @@ from audit.attack.contexts import (
     make_continuation_task,
 )
 from audit.attack.continuation import ContinuationShard, make_continuation_shard
+from audit.attack.exposure import count_tries
 from audit.attack.sampling import (
     SamplingTask,
-    count_tries,
     make_recall_shard,
     truncate_distribution,
     write_shard,

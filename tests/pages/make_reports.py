@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from audit.attack.judgement import judge
-from audit.attack.question import SCENARIOS
+from audit.attack.question import CAUSAL, SCENARIOS, SETTINGS
 from audit.attack.scores import FIXED_SCORE
 from audit.home import results_dir
 from audit.names.candidates import Candidates, ControlSource, make_candidates
@@ -132,6 +132,24 @@ def make_report(
         curve=judged.curve,
         mentions=judged.mentions,
         details=details,
+    )
+
+
+def make_causal_report(scenario: int) -> AuditReport:
+    """Return `make_report` as one of causal models; in scenario 1 every other member is written."""
+    report = make_report(scenario)
+    names, settings = dict(report.names), SETTINGS[True, scenario]()
+    if scenario == 1:
+        is_written = [
+            bool(truth) and place % 2 == 0 for place, truth in enumerate(names["is_member"])
+        ]
+        names["hospital_recall"] = [0.01 if written else 0.0 for written in is_written]
+        names["general_recall"] = [0.0] * len(is_written)
+    return report.changed(
+        digest=sha256(f"causal {report.digest}".encode()).hexdigest(),
+        question={"scenario": scenario, "kind": CAUSAL, "settings": settings.plain()},
+        names=names,
+        columns=list(names),
     )
 
 

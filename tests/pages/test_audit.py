@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from audit import demo
-from audit.attack.question import PosteriorSettings
+from audit.attack.question import PosteriorSettings, SamplingSettings
 from audit.jobs import service
 from audit.models.registry import VARIABLE
 from audit.names.lists import all_names, keep_names, list_passages, load_names
@@ -422,6 +422,37 @@ def test_a_change_of_settings_plans_anew(home: Path, submitted_questions: list[Q
     press(app, "start")
     request = AuditTask.from_order(submitted_questions[0].order).request
     assert (request.posterior, request.device) == (PosteriorSettings(micro_batch=8), "cpu")
+
+
+CAUSAL_PAIR = {
+    "general": "demo:en/causal/general",
+    "names": "demo-en",
+    "passages": "demo-en",
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hospital", ["hospital-20", "adapter-20"])
+def test_causal_models_have_settings_of_their_own(
+    hospital: str, submitted_questions: list[Question]
+) -> None:
+    link = {**CAUSAL_PAIR, "hospital": f"demo:en/causal/{hospital}"}
+    app = open_page("audit", **link, scenario="1")
+    shown = {element.label for kind in ("number_input", "text_area") for element in app.get(kind)}
+    assert {"Tokens after the prompt", "Prompt", "Text before every note"} <= shown
+    assert not any("MASK" in text or "dropout" in text.lower() for text in shown)
+    assert "write documents from left to right" in texts(app)
+    assert "100 documents, and every name once after the prompt." in plan_of(app)
+    box(app, "text_area", "_prompt").set_value("hpi :\n").run()
+    press(app, "start")
+    request = AuditTask.from_order(submitted_questions[0].order).request
+    assert request.settings == SamplingSettings(n_documents=100, prompt="hpi :\n")
+    app = open_page("audit", **link, scenario="2", preset="thorough")
+    assert "158 passages." in plan_of(app)
+    is_marked = "base declared" in app.selectbox(key="pick_general").options[0]
+    assert is_marked is (hospital == "adapter-20")
+    app = open_page("audit", **link, scenario="2", preset="paper")  # a preset of masked models
+    assert parameter(app, "preset") == "quick" and "20 passages." in plan_of(app)
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ def test_every_part_is_there_and_nothing_is_called_harmless(language: str) -> No
     for tab, headings in parts.items():
         app = open_page("method", lang=language, tab=tab)
         assert all(say.html(f"method_{part}") in texts(app) for part in headings)
-        assert len(app.latex) == 12 * (tab == "measured")
+        assert len(app.latex) == 15 * (tab == "measured")
         page_text += texts(app)
     assert "python -m audit run" in app.code[0].value
     assert "safe " not in page_text.lower() and "安全" not in page_text

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from audit.notes.passages import Passage
+from pages.ui.state import words_of
 from tests.pages.make_reports import (
     MEMBERS,
     keep,
+    make_causal_report,
     make_inspection,
     make_report,
     make_special_names,
@@ -150,3 +152,23 @@ def test_hostile_names_and_roles_do_not_get_through_and_canaries_have_words() ->
     keep(special)
     frame = open_page("names", audit=special.digest[:12]).dataframe[0].value
     assert {"Planted canary", "Held-out canary"} <= set(frame["kind"])
+
+
+@pytest.mark.parametrize("lang", ["en", "ja"])
+def test_causal_models_are_described_as_what_they_are(lang: str) -> None:
+    say = words_of(lang)
+    reports = [make_causal_report(scenario) for scenario in (1, 2)]
+    for report in reports:
+        keep(report, inspection=make_inspection(report, passages=PASSAGES))
+    for report in reports:
+        app = open_page("names", audit=report.digest, name="0", lang=lang)
+        page_text = texts(app)
+        assert say.html(f"names_evidence_{report.attack}") in page_text
+        assert say.html(f"names_evidence_{report.scenario.number}") not in page_text
+        is_written = report.scenario.number == 1
+        assert (say.html("names_tries_below") in page_text) is is_written
+        frame = app.dataframe[0].value
+        assert ("tries_50" in frame) is is_written
+        if is_written:
+            assert set(frame["tries_95"]) == {"299", say.text("names_tries_never")}
+            assert '<td class="ka-text">69</td>' in page_text

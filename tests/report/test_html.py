@@ -32,6 +32,7 @@ from audit.tables import decimal, percent, percent_interval
 from audit.words import Language
 from tests.pages.make_reports import (
     MEMBERS,
+    make_causal_report,
     make_reference_reports,
     make_report,
     make_special_names,
@@ -450,3 +451,25 @@ def test_the_axis_of_scores_holds_them(
     assert all(-14 <= y <= 14 for _, y in row["dots"])
     assert [text for _, text in strip["ticks"]] == ticks
     assert score_strip(kinds[1:]) is None
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_a_report_of_causal_models_says_what_they_did(scenario: int, language: Language) -> None:
+    html = unescape(
+        report_html(make_causal_report(scenario), choice=ReportChoice(language=language))
+    )
+    words = catalogue(language, "report")
+    told = ("who", "method", "evidence", "attack")
+    for key in told:
+        sentence = words[f"{key}_{scenario}_causal"].partition("{")[0]
+        assert sentence in html, key
+    for key in (f"method_{scenario}", f"attack_{scenario}", f"evidence_{scenario}"):
+        assert words[key] not in html
+    assert not any(word in html for word in ("[MASK]", "dropout", "Gibbs", "{prompt}"))
+    has_tries = scenario == 1
+    assert (words["tries_never"] in html) is has_tries
+    assert (words["column_tries_95"] in html) is has_tries
+    if has_tries:
+        assert ">69<" in html and ">299<" in html  # tries at a chance of one in a hundred
+        assert "Patient:" in html

@@ -19,6 +19,7 @@ from audit.report.name_table import (
     COLUMNS,
     FACETS,
     NUMBERS,
+    Tries,
     Wish,
     block_mean,
     find_row,
@@ -26,6 +27,7 @@ from audit.report.name_table import (
     is_number,
     kind_scores,
     list_fitting_passages,
+    list_tries,
     mask_name,
     place_among_controls,
     select_names,
@@ -34,7 +36,13 @@ from audit.report.name_table import (
 from audit.report.report import AuditReport, select_compared_scores
 from audit.stats import Rate
 from audit.text import fold_name
-from tests.pages.make_reports import N_PER_KIND, make_inspection, make_report, make_special_names
+from tests.pages.make_reports import (
+    N_PER_KIND,
+    make_causal_report,
+    make_inspection,
+    make_report,
+    make_special_names,
+)
 
 ROLES = ("", "patient", "staff <b>")
 MENTIONS = (None, 0, 1, 2, 4, 9, 10, 25)
@@ -359,3 +367,16 @@ def test_passages_say_whose_they_are() -> None:
             (0, PASSAGES[0], 2.0, is_own[0]),
             (1, PASSAGES[1], 1.0, is_own[1]),
         ]
+
+
+def test_tries_stand_beside_those_of_the_general_model_and_of_controls() -> None:
+    table = make_causal_report(1).table
+    (own, general, controls) = list_tries(table, table.iloc[0])
+    assert own == Tries("hospital", {"tries_50": 69.0, "tries_95": 299.0})
+    assert (general.who, controls.who) == ("general", "controls")
+    never = {"tries_50": math.inf, "tries_95": math.inf}
+    assert general.numbers == controls.numbers == never
+    by_tries = select_names(table, wish=Wish(sort="tries_95", is_descending=False))
+    assert by_tries["tries_95"].iloc[0] == 299.0 and math.isinf(by_tries["tries_95"].iloc[-1])
+    masked_table = make_report(1).table
+    assert list_tries(masked_table, masked_table.iloc[0]) == ()
