@@ -8,6 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from audit.attack.measure_types import Linking, Rule
+from audit.attack.question import CAUSAL
 from audit.report.compare import DIGESTS, SETTINGS, Comparison
 from audit.report.published import PaperRow, paper_rows, published_tables
 from audit.report.report import AuditReport, KeptAudit, list_other_audits
@@ -419,7 +420,9 @@ def _draw_published(say: Words, report: AuditReport) -> None:
     for number, row_kind in ((1, "paper_attack"), (2, "paper_model")):
         if number == 2:
             draw_heading(say, "paper_2")
-        rows = [_paper_row(say, row, table=number) for row in paper_rows(number, reports)]
+        rows = [
+            _paper_row(say, row, table=number, report=report) for row in paper_rows(number, reports)
+        ]
         header = [("", "controls"), ("", row_kind)] + [
             (group, rate) for group in ("paper_here", "paper_there") for rate in (*_RATES, "counts")
         ]
@@ -428,9 +431,12 @@ def _draw_published(say: Words, report: AuditReport) -> None:
     st.html(blocks.heading("", below=published_tables().source))
 
 
-def _paper_row(say: Words, row: PaperRow, *, table: int) -> list[Content]:
+def _paper_row(say: Words, row: PaperRow, *, table: int, report: AuditReport) -> list[Content]:
     reached_rule, paper_rates = row.reached, row.published
-    label = say.text(f"paper_row_{row.model if table == 2 or not row.attack else row.attack}")
+    label_code = row.model
+    if table == 1 and row.attack:
+        label_code = row.attack + f"_{CAUSAL}" * report.is_causal
+    label = say.text(f"paper_row_{label_code}")
     reached_cells: list[Content] = (
         [*map(estimate_cell, _rates(reached_rule))] if reached_rule else [UNDEFINED] * len(_RATES)
     )

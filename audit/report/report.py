@@ -153,8 +153,12 @@ class AuditReport(Part):
     @property
     def attack(self) -> str:
         """The code of the attack in the keys of sentences: "1", "2", "1_causal", "2_causal"."""
-        is_causal = self.question.get("kind") == CAUSAL
-        return attack_code(self.scenario.number, is_causal=is_causal)
+        return attack_code(self.scenario.number, is_causal=self.is_causal)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the models are causal."""
+        return self.question.get("kind") == CAUSAL
 
     @property
     def stands_out(self) -> list[bool]:

@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from audit.attack.question import CAUSAL, MODEL_ROLES
+from audit.attack.question import MODEL_ROLES
 from audit.report import documents
 from audit.report.documents import DocumentView, DocumentWish, Hit, ModelDocuments, Rows
 from audit.report.name_table import find_row
@@ -202,8 +202,7 @@ def marked_text(
 
 def draw_passages(say: Words, report: AuditReport) -> None:
     """Draw the passages of an audit, with search."""
-    is_causal = report.question.get("kind") == CAUSAL
-    draw_heading(say, "documents_passages_causal" if is_causal else "documents_passages")
+    draw_heading(say, "documents_passages_causal" if report.is_causal else "documents_passages")
     inspection, table = cached.inspection(report.digest), report.table
     if inspection is None:
         draw_absence(say, "documents_no_inspection")
