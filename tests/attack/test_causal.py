@@ -82,7 +82,9 @@ def write_full_name(first: str, last: str, *, is_turned: bool) -> str:
     return (", " if is_turned else " ").join(filter(None, parts))
 
 
-def expected_log_p(loaded: LoadedModel, text: str, name: str, n_context: int) -> float:
+def expected_log_p(
+    loaded: LoadedModel, text: str, name: str, n_context: int, *, has_end: bool = True
+) -> float:
     """Return ln p of a name by one pass over the whole string, as the tokenizer splits it."""
     tokenizer = loaded.tokenizer
     beginning = list_first_tokens(tokenizer)
@@ -91,9 +93,8 @@ def expected_log_p(loaded: LoadedModel, text: str, name: str, n_context: int) ->
         log_p = torch.log_softmax(loaded.model(torch.tensor([ids])).logits[0].double(), dim=-1)
     scored = range(n_context, len(ids))
     ending = torch.from_numpy(list_ending_tokens(tokenizer))
-    return float(
-        sum(log_p[place - 1, ids[place]] for place in scored) + log_p[-1, ending].logsumexp(dim=0)
-    )
+    ended = log_p[-1, ending].logsumexp(dim=0) if has_end else 0.0
+    return float(sum(log_p[place - 1, ids[place]] for place in scored) + ended)
 
 
 @pytest.mark.parametrize("name", ["llama", "llama 3", "gpt2", "llama with biases", "gemma3_text"])
@@ -121,6 +122,33 @@ def test_a_name_has_the_probability_of_its_own_tokens_in_the_whole_string(
     np.testing.assert_allclose(
         shard.sum_p[:, task.is_known].sum(axis=0), np.exp(by_passage).sum(axis=0)
     )
+
+
+@pytest.mark.parametrize("name", ["llama 3", "llama with biases", "qwen2"])
+def test_a_name_without_spaces_has_no_end_of_a_word(name: str, tmp_path: Path) -> None:
+    loaded = load(tmp_path, name)
+    names = make_candidates([("太郎", "山田"), ("花子", "山田"), ("一", "林")])
+    data = "text\n診療科は内科。[NAME]は四十歳\n[NAME]様\n".encode()
+    passages = read_passages(data, subject="passages", file_name="p.csv").passages
+    task = make_continuation_task(
+        names,
+        passages,
+        tokenizer=loaded.tokenizer,
+        is_known=np.ones(len(names), dtype=np.bool_),
+        n_listed=len(names),
+        max_tokens=64,
+        header="",
+        seed=3,
+    )
+    assert task.is_known.all()
+    shard = make_shard(loaded, task)
+    for number, passage in enumerate(passages):
+        for row in range(len(names)):
+            full = names.last[row] + names.first[row]
+            expected = expected_log_p(
+                loaded, passage.left, full, len(task.contexts[number]), has_end=False
+            )
+            assert shard.passage_sum_log_p[number, row] == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_scored_tokens_begin_before_the_last_boundary_for_every_name(tmp_path: Path) -> None:
