@@ -40,7 +40,7 @@ def test_numbers_are_the_engines() -> None:
     assert f"at least {100 * verdicts.MIN_RELIABILITY:g} % of the scores" in page_text
     assert f"leaves out one half by more than {guards.ILL_MATCHED_BEYOND:g}, with" in page_text
     assert f"a name stands out if q is at most {decisions.ALPHA:g}: if the" in page_text
-    assert f"With q up to {decisions.LOOK_ALPHA:g} it is worth a look" in page_text
+    assert f"Up to {decisions.LOOK_ALPHA:g} it is worth a look" in page_text
     assert f"above {100 - 100 * exposure.EXPOSED_P:g} % of at least" in page_text
     assert f"fewer than {MIN_CONTROLS} comparable controls" in page_text
     assert f"{GenerationSettings().n_documents:,} documents by default" in page_text
