@@ -109,7 +109,7 @@ class _Draft:
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
         self._code = f"{zlib.crc32(repr(pair[0].pair).encode()):08x}"
-        self._choice, self._reasons, self._seen, self._elsewhere = (
+        self._choice_key, self._reasons_key, self._seen_key, self._elsewhere_key = (
             f"decision_{part}_{self._code}" for part in ("choice", "why", "seen", "elsewhere")
         )
 
@@ -121,7 +121,7 @@ class _Draft:
             say.text("decision"),
             ("", *RECOMMENDATIONS),
             format_func=lambda code: say.text(f"decision_{code or 'none'}"),
-            key=self._choice,
+            key=self._choice_key,
             persist_state="session",
             label_visibility="collapsed",
             on_change=mark,
@@ -130,7 +130,7 @@ class _Draft:
         st.text_area(
             say.text("decision_reasons_needed" if is_needed else "decision_reasons"),
             height=110,
-            key=self._reasons,
+            key=self._reasons_key,
             placeholder=say.text("decision_reasons_place"),
             persist_state="session",
             max_chars=decisions.MAX_REASONS_CHARS,
@@ -140,11 +140,11 @@ class _Draft:
         mark(is_unsaved)
         if decision.signatures:
             draw_remark(say, "decision_drops")
-        is_changed = st.session_state.get(self._elsewhere) == decision
+        is_changed = st.session_state.get(self._elsewhere_key) == decision
         if is_changed:
             self._draw_change(say, decision)
         decide = partial(access.decide, decision, pair=self._pair, language=language())
-        keys = {"recommendation": self._choice, "reasons": self._reasons}
+        keys = {"recommendation": self._choice_key, "reasons": self._reasons_key}
         # Another button: a click that was meant for the decision as it was must not replace it.
         button = "decision_replace" if is_changed and is_unsaved else "decision_keep"
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -164,36 +164,36 @@ class _Draft:
         except AuditError as error:
             st.session_state[_REFUSED] = error
             return
-        st.session_state[self._seen] = decision
-        if self._reasons in keys.values():
+        st.session_state[self._seen_key] = decision
+        if self._reasons_key in keys.values():
             self._take_over(decision)
 
     def _follow(self, decision: Decision) -> None:
         """Show a decision that another person or tab has saved, unless a draft is in its place."""
-        seen = st.session_state.get(self._seen)
-        if seen is None or self._choice not in st.session_state:
+        last_decision = st.session_state.get(self._seen_key)
+        if last_decision is None or self._choice_key not in st.session_state:
             self._take_over(decision)
-        elif seen != decision:
-            st.session_state[self._elsewhere] = decision
-            if not self._differs(seen):
+        elif last_decision != decision:
+            st.session_state[self._elsewhere_key] = decision
+            if not self._differs(last_decision):
                 self._take_over(decision)
-        st.session_state[self._seen] = decision
+        st.session_state[self._seen_key] = decision
 
     def _look_elsewhere(self) -> None:
         """Rerun the page if somebody else has saved a decision; runs while a draft is not saved."""
         digests = [audit.digest for audit in self._pair]
         history = read_decision_history(digests, store=cached.store())
-        if history and history[-1] != st.session_state.get(self._seen):
+        if history and history[-1] != st.session_state.get(self._seen_key):
             st.rerun(scope="app")
 
     def _differs(self, decision: Decision) -> bool:
-        draft = st.session_state[self._choice], st.session_state[self._reasons].strip()
+        draft = st.session_state[self._choice_key], st.session_state[self._reasons_key].strip()
         return draft != (decision.recommendation, decision.reasons)
 
     def _take_over(self, decision: Decision) -> None:
         """Put a decision into the boxes; what stood there is gone."""
-        st.session_state[self._choice] = decision.recommendation
-        st.session_state[self._reasons] = decision.reasons
+        st.session_state[self._choice_key] = decision.recommendation
+        st.session_state[self._reasons_key] = decision.reasons
         mark_unsaved(self._code, False)
 
     def _draw_change(self, say: Words, decision: Decision) -> None:
@@ -270,7 +270,7 @@ def _draw_history(say: Words, history: Sequence[Decision]) -> None:
         for decision in past:
             names = ", ".join(signature.name for signature in decision.signatures)
             key = "decision_past" if names else "decision_past_unsigned"
-            who = say.text(key, who=decision.by, at=format_moment(decision.at), names=names)
-            st.html(blocks.line(_title(say, decision), who))
+            signers = say.text(key, who=decision.by, at=format_moment(decision.at), names=names)
+            st.html(blocks.line(_title(say, decision), signers))
             if decision.reasons:
                 st.html(blocks.heading("", below=decision.reasons))
