@@ -118,9 +118,8 @@ def train(
     ):
         meter = Meter(plan_phases(task), listener=progress, should_stop=should_stop)
         meter.add(LOADING, 0)
-        general = load_model(task.general, device=device)
-        settings.refuse_other_kind(is_causal=general.config.is_causal)
-        settings.refuse_longer(general.n_positions)
+        precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
+        general = _load_general(task, device=device, precision=precision)
         meter.finish(LOADING)
         framing = None
         if settings.is_causal:
@@ -135,7 +134,6 @@ def train(
                 should_stop=should_stop,
             )
         meter.finish(TOKENIZE)
-        precision = pick_precision(settings.precision, device=device, is_cpu_asked=True)
         # Kernels are chosen with the general model, also if the training resumes from a checkpoint.
         with _choose_kernels(general, device=device, precision=precision) as kernels:
             hardware = Hardware(device, precision, kernels, process, n_processes)
@@ -171,6 +169,16 @@ def plan_phases(task: PretrainTask) -> tuple[Phase, ...]:
         combine_phases(TOKENIZE, [plan_tokenizing(source)], kind=TOKENIZE),
         combine_phases(steps.name, [steps], kind=steps.name),
     )
+
+
+def _load_general(task: PretrainTask, *, device: str, precision: str) -> LoadedModel:
+    """Load the model to start from; refuse one of another kind, or with too few positions."""
+    # Nothing of an adapter's base learns, so it needs no more digits than its products.
+    dtype = getattr(torch, precision) if task.settings.lora else torch.float32
+    general = load_model(task.general, device=device, dtype=dtype)
+    task.settings.refuse_other_kind(is_causal=general.config.is_causal)
+    task.settings.refuse_longer(general.n_positions)
+    return general
 
 
 def _choose_kernels(
@@ -285,10 +293,8 @@ def _make_causal_learner(
     settings: TrainSettings,
     **looks: Any,
 ) -> NotesLearner[Any]:
-    model, hardware = _choose_start(general, settings), looks["hardware"]
+    model = _choose_start(general, settings)
     if settings.lora is not None:
-        if hardware.precision == "bfloat16":  # nothing of the base learns: half the memory
-            model = model.to(torch.bfloat16)
         model = add_adapter(model, settings.lora, seed=settings.seed)
     return CausalLearner(
         model,

@@ -22,7 +22,7 @@ from audit.cli import main
 from audit.corpus.corpora import CORPORA
 from audit.corpus.truth import CANARY, read_listed
 from audit.errors import AuditCancelled, AuditError
-from audit.home import HOME_VARIABLE
+from audit.home import DEMO_HOSPITAL, HOME_VARIABLE
 from audit.models.adapters import read_adapter
 from audit.models.load import load_model
 from audit.notes.read import open_notes
@@ -165,12 +165,23 @@ def test_fresh_weights_and_bfloat16(tmp_path: Path) -> None:
     fresh = train(make_causal_order(tmp_path, from_scratch=True, n_steps=1, learning_rate=1e-9))
     n_vocabulary = load_model(tmp_path / "general").config.vocab_size
     assert fresh.first_held_out == pytest.approx(np.log(n_vocabulary), abs=0.1)
-    rounded, exact = (
-        train(make_causal_order(tmp_path, out=precision, precision=precision))
-        for precision in ("bfloat16", "float32")
-    )
-    assert not is_same_model(rounded.folder / "model", exact.folder / "model")
-    assert rounded.held_out == pytest.approx(exact.held_out, abs=0.05)
+    for lora_rank in (0, 4):
+        rounded, exact = (
+            train(
+                make_causal_order(
+                    tmp_path,
+                    out=f"{precision}-{lora_rank}",
+                    precision=precision,
+                    lora_rank=lora_rank,
+                )
+            )
+            for precision in ("bfloat16", "float32")
+        )
+        assert not is_same_model(rounded.folder / "model", exact.folder / "model")
+        assert rounded.held_out == pytest.approx(exact.held_out, abs=0.05)
+        assert rounded.facts.parent_digest == exact.facts.parent_digest
+        types = {tensor.dtype for tensor in read_weights(rounded.folder / "model").values()}
+        assert types == {torch.float32}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "gemma2"])
@@ -252,6 +263,34 @@ def test_the_kind_of_the_model_decides_and_may_be_stated(
     ):
         assert main([*words, *sizes, *wrong, "--out", str(tmp_path / "c")]) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_from_notes_to_an_audited_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+    def answer(*words: object) -> dict[str, Any]:
+        assert main([*map(str, words), "--json"]) == 0, capsys.readouterr().err
+        return dict(json.loads(capsys.readouterr().out))
+
+    general = DEMO_HOSPITAL / "en" / "causal" / "general"
+    notes = dummy_notes(tmp_path, n_patients=10)
+    canaries = ("--canaries", "1,2", "--canary-names", 4)
+    corpus = answer("corpus", "build", "--notes", notes, *canaries)["corpus"]["corpus_id"]
+    sizes = ("--tokens", 64, "--batch", 4, "--epochs", 3, "--lora-rank", 2, "--device", "cpu")
+    trained = answer("pretrain", "--general", general, "--corpus", corpus, *sizes)
+    assert trained["n_canaries"] == 8
+    lists = tmp_path / "lists"
+    answer("corpus", "candidates", "--corpus", corpus, "--out", lists)
+    names = ("--names", lists / "names.csv", "--passages", lists / "passages.jsonl")
+    pair = ("--general", general, "--hospital", trained["model"], "--device", "cpu")
+    answer("run", *pair, *names, "--scenario", 2, "--inputs", 4, "--out", tmp_path / "r")
+    report = json.loads((tmp_path / "r" / "report.json").read_bytes())
+    models = {role: model["digest"] for role, model in report["models"].items()}
+    assert models["general"] == trained["parent_digest"] != models["hospital"]
+    assert report["details"]["canaries"]
 
 
 CORPUS = "0a0a0a0a0a0a"
