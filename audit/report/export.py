@@ -87,7 +87,7 @@ def measures_csv(report: AuditReport) -> str:
 def _with_interval(part: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
     """Yield the figures of a part with their places; records of a list get a name as place."""
     if isinstance(part, list):
-        part = {_of(record): record for record in part if isinstance(record, Mapping)}
+        part = {_name_record(record): record for record in part if isinstance(record, Mapping)}
     if isinstance(part, Mapping):
         if "low" in part:
             yield place, part
@@ -96,7 +96,7 @@ def _with_interval(part: Any, *place: str) -> Iterator[tuple[tuple[str, ...], Ma
                 yield from _with_interval(inner, *place, name)
 
 
-def _of(record: Mapping[str, Any]) -> str:
+def _name_record(record: Mapping[str, Any]) -> str:
     names = (str(record[key]) for key in ("role", "n", "from", "n_mentions") if key in record)
     return next(names, "")
 
@@ -146,20 +146,20 @@ def bundle_files(
     if choice.decision.at:
         additions["decision"] = choice.decision.plain()
     report_values = report_values | {"made": report_values["made"] | additions}
-    beside: dict[str, Any] = {"other": other, "references": references, "seal": seal}
+    report_parts: dict[str, Any] = {"other": other, "references": references, "seal": seal}
     texts = {
-        "report.html": report_html(report, choice=choice, **beside),
+        "report.html": report_html(report, choice=choice, **report_parts),
         "names.csv": _MARK + names_csv(released_report),
         "measures.csv": measures_csv(released_report),
         "measures.json": _json(measures_json(released_report), sort_keys=True),
         "report.json": _json(report_values, sort_keys=True),
     }
     if is_folder:
-        texts["index.html"] = folder_html(report, choice=choice, **beside)
+        texts["index.html"] = folder_html(report, choice=choice, **report_parts)
         texts["columns.csv"] = _MARK + columns_csv(released_report)
         for language in _order_languages(choice)[1:]:
             other_choice = choice.with_(language=language)
-            texts[f"report_{language}.html"] = report_html(report, choice=other_choice, **beside)
+            texts[f"report_{language}.html"] = report_html(report, choice=other_choice, **report_parts)
     if seal:
         texts[SEAL] = f"{seal}\n"
     if choice.names == "full":
