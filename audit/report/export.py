@@ -146,20 +146,20 @@ def bundle_files(
     if choice.decision.at:
         additions["decision"] = choice.decision.plain()
     report_values = report_values | {"made": report_values["made"] | additions}
-    report_parts: dict[str, Any] = {"other": other, "references": references, "seal": seal}
+    parts: dict[str, Any] = {"other": other, "references": references, "seal": seal}
     texts = {
-        "report.html": report_html(report, choice=choice, **report_parts),
+        "report.html": report_html(report, choice=choice, **parts),
         "names.csv": _MARK + names_csv(released_report),
         "measures.csv": measures_csv(released_report),
         "measures.json": _json(measures_json(released_report), sort_keys=True),
         "report.json": _json(report_values, sort_keys=True),
     }
     if is_folder:
-        texts["index.html"] = folder_html(report, choice=choice, **report_parts)
+        texts["index.html"] = folder_html(report, choice=choice, **parts)
         texts["columns.csv"] = _MARK + columns_csv(released_report)
         for language in _order_languages(choice)[1:]:
             other_choice = choice.with_(language=language)
-            texts[f"report_{language}.html"] = report_html(report, choice=other_choice, **report_parts)
+            texts[f"report_{language}.html"] = report_html(report, choice=other_choice, **parts)
     if seal:
         texts[SEAL] = f"{seal}\n"
     if choice.names == "full":
