@@ -1,13 +1,13 @@
 """Hostile input by the thousand: how much of it ends in a traceback, a wrong value or a loss.
 
 python -m benchmarks.hostile_inputs [--tables 20000] [--notes 20000] [--models 130] [--log 2500]
-    [--tokenizers 600] [--seed 0]
+    [--tokenizers 600] [--causal 300] [--seed 0]
 
 Each input is made from the seed. It must be refused in words, or read as an independent reader
 reads it; of a file of notes every row that was not touched must be read, or named as left out. An
 access log that was tampered with must be seen. A model folder with a hostile tokenizer must be
-read, or refused, within 10 seconds of a processor. Prints a table; exits with 1 where anything
-fails.
+read, or refused, within 10 seconds of a processor, and so must a causal model or an adapter with a
+hostile file. Prints a table; exits with 1 where anything fails.
 """
 
 from __future__ import annotations
@@ -406,6 +406,43 @@ def try_tokenizers(n_folders: int, *, seed: int, outcomes: Told, folder: Path) -
         shutil.rmtree(copy)
 
 
+def try_causal(n_folders: int, *, seed: int, outcomes: Told, folder: Path) -> None:
+    """List hostile causal models and adapters, and load and use what is not refused."""
+    from audit.models.limited import call_limited
+    from audit.models.registry import VARIABLE, list_models
+    from benchmarks.hostile_causal import ADAPTER, BASE, use_models, write_hostile
+    from tests.models.make_causal import CAUSAL, make_causal
+    from tests.models.test_adapted_pairs import make_adapter
+
+    os.environ[VARIABLE] = str(folder / "models")
+    for name in CAUSAL:
+        good = make_causal(folder / "good" / name / BASE, name)
+        make_adapter(folder / "good" / name / ADAPTER, good)
+    names = [*CAUSAL]
+    for n in range(n_folders):
+        rng = random.Random(f"{seed} causal {n}")
+        copy = Path(shutil.copytree(folder / "good" / rng.choice(names), folder / "models" / "one"))
+        write_hostile(copy, n=n, rng=rng)
+        start, n_read = time.process_time(), 0
+        models, _ = attempt(list_models, outcomes)
+        outcomes["lost"] += len(models or ()) < 2
+        seconds = time.process_time() - start
+        try:
+            n_read, is_wrong, duration = call_limited(use_models, copy, place=STOPPED)
+            outcomes["wrong"] += is_wrong
+            seconds = max(seconds, duration)
+        except AuditError as error:
+            outcomes["hung"] += error.where == STOPPED
+        except RuntimeError as error:
+            outcomes["tracebacks"] += 1
+            print(f"causal {n} of seed {seed} failed:", error, file=sys.stderr)
+        outcomes["slowest, ms"] = max(outcomes["slowest, ms"], round(1000 * seconds))
+        outcomes["hung"] += seconds > HUNG_SECONDS
+        # The base of a hostile adapter is read all the same.
+        outcomes["refused" if n_read < 2 else "read"] += 1
+        shutil.rmtree(copy)
+
+
 def are_weights_of(model: object, folder: Path) -> bool:
     """Whether a loaded model holds the numbers that the format's own reader finds in its files."""
     from safetensors.torch import load_file
@@ -476,8 +513,9 @@ def make_log(folder: Path) -> None:
 def run(kind: str, n_inputs: int, *, seed: int, folder: Path) -> Told:
     """Try `n_inputs` of a kind ("tables", "models" ...); return what came of them."""
     outcomes: Told = Counter()
-    if kind in ("models", "tokenizers"):
-        try_all = {"models": try_models, "tokenizers": try_tokenizers}[kind]
+    whole_kinds = {"models": try_models, "tokenizers": try_tokenizers, "causal": try_causal}
+    if kind in whole_kinds:
+        try_all = whole_kinds[kind]
         try_all(n_inputs, seed=seed, outcomes=outcomes, folder=folder)
         return outcomes
     if kind == "log":
@@ -494,7 +532,14 @@ def run(kind: str, n_inputs: int, *, seed: int, folder: Path) -> Told:
 def main() -> int:
     """Print a table of what came of each kind."""
     parser = argparse.ArgumentParser(description=__doc__)
-    counts = {"tables": 20_000, "notes": 20_000, "models": 130, "log": 2_500, "tokenizers": 600}
+    counts = {
+        "tables": 20_000,
+        "notes": 20_000,
+        "models": 130,
+        "log": 2_500,
+        "tokenizers": 600,
+        "causal": 300,
+    }
     for kind, n_inputs in counts.items():
         parser.add_argument(f"--{kind}", type=int, default=n_inputs)
     parser.add_argument("--seed", type=int, default=0)

@@ -38,11 +38,11 @@ Do this with each of them:
 1. Copy its directory, with all files, into a folder for models, and start the app with that folder:
    `KART_AUDIT_MODELS=MODELS make run`.
 2. Open *New audit*. If the model can be used, you can choose it there. If not, it stands under
-   *Models that cannot be used*, with the reason and what to do. (A directory without `config.json`
-   and without weights is not listed.)
-3. If the reason is `pytorch_model.bin` or a missing head, choose the
-   model under *Convert a model*; for a missing head, choose the general model beside it. The copy
-   can then be chosen; the original stays as it is.
+   *Models that cannot be used*, with the reason and what to do. (A directory without `config.json`,
+   `adapter_config.json` or weights is not listed.)
+3. If the reason is `pytorch_model.bin` or a missing head, choose the model under *Convert a model*;
+   for a missing head, choose the general model beside it. The copy can then be chosen; the original
+   stays as it is.
 4. If the reason is another one, do what it says; the tables [below](#forms-that-are-refused) list
    the reasons. A step that names transformers, `save_pretrained` or another program is for whoever
    trained the model, or for an engineer on a machine where the model's code may run. Then copy the
@@ -76,7 +76,8 @@ process that can use no network, program or other file ([security](security.md#p
   vocabulary does (`do_lower_case`); if it does not, the refusal names the setting that fits.
 
 Other files may lie beside them, such as a training's states or a `README.md`, but no adapter, and
-no link that leads out of the directory.
+no link that leads out of the directory. The index must name every shard, and each shard must hold
+exactly the tensors that the index says; a model of several files needs no conversion.
 
 These forms need no preparation:
 
@@ -86,10 +87,37 @@ These forms need no preparation:
   `models--NAME` if it holds one snapshot;
 * `BertForPreTraining`: its pooler and its head for the next sentence are not used;
 * a head with a matrix of its own (`"tie_word_embeddings": false`), with one bias or two;
-* older names of tensors (`gamma`, `beta`) and older tensors (`position_ids`);
+* older names of tensors (`gamma`, `beta`, `embed_out`) and older tensors (`position_ids`,
+  `rotary_emb.inv_freq`);
+* a causal model that was saved without the prefix of its body, such as the first GPT-2;
+* Gemma 3 with pictures (`gemma3`): its text part is audited, the rest is not used;
 * an embedding with more rows than the tokenizer has tokens;
 * weights saved through torch.compile (`_orig_mod.`), DataParallel (`module.`) or a merged adapter
   of PEFT (`base_model.model.`): the prefix is removed, and the report says so.
+
+## LoRA adapters
+
+A directory with `adapter_config.json` and `adapter_model.safetensors`, as PEFT's `save_pretrained`
+writes them, is audited as it is; nothing is merged. Choose the adapter as the hospital's model. The
+app then offers as general model those whose tensors have the adapter's shapes; on the command line,
+write `--general BASE --hospital ADAPTER`. Both models share one copy of the weights: the general
+model is the base with the adapter switched off.
+
+* Give the base as it was when the training began. The name in `base_model_name_or_path` is shown,
+  never followed, and no file says whether the numbers are the same; reports therefore say "base
+  declared".
+* The settings may be `r`, `lora_alpha`, `use_rslora`, `target_modules` (plain names or
+  `all-linear`), `rank_pattern`, `alpha_pattern`, `fan_in_fan_out`, and `modules_to_save` within
+  `embed_tokens` and `lm_head`. Every other setting must have its default value. DoRA, trained
+  biases and beginnings that change the base (PiSSA, OLoRA, CorDA, EVA, LoftQ) are refused by name:
+  with such an adapter switched off, the rest would be another model than the base.
+* If the training loaded its base in 4 or 8 bits, give the same base in 16 or 32 bits. A quantised
+  base is refused.
+* A tokenizer in the adapter's directory must split text as the base's does. Special tokens that the
+  training added, for example one for padding, make no difference.
+* An adapter that changes nothing, because it was never trained, gives no verdict: both models are
+  the same.
+* The base must be a causal model. The adapter of a masked model has to be merged first.
 """
 _EXAMPLES = {
     "bert": "Bio_ClinicalBERT, PubMedBERT, UTH-BERT, Tohoku BERT",
@@ -100,6 +128,13 @@ _EXAMPLES = {
     "big_bird": "Clinical-BigBird",
     "megatron-bert": "GatorTron",
     "albert": "BioM-ALBERT",
+    "llama": "Llama 2 and 3, Swallow, ELYZA, LLM-jp",
+    "mistral": "Mistral 7B, BioMistral",
+    "qwen2": "Qwen 2 and 2.5",
+    "gemma3_text": "MedGemma",
+    "phi3": "Phi 3 and 4",
+    "gpt2": "BioMedLM",
+    "gpt_neox": "Pythia",
 }
 _PASSES = """
 The examples name models of a kind. A published copy of one may lack its head or a file; the app
@@ -109,9 +144,10 @@ then says so.
 modules of transformers. Both are equally exact. The number says about how many times as long an
 audit takes as with a BERT of the same shape ([measured](performance.md)). A *causal* model
 continues a text from left to right, the others fill gaps in one; the two models of an audit are of
-the same sort. Longformer is slow with
-short passages, because its module pads them to a whole window of attention. BigBird is computed
-with full attention, because its sparse attention draws blocks at random; up to 704 tokens
+the same sort. Its rotary positions may be plain or of the kinds `linear`, `llama3` and `yarn`,
+which follow from numbers in `config.json`; others (`dynamic`, `longrope`) are refused. Longformer
+is slow with short passages, because its module pads them to a whole window of attention. BigBird is
+computed with full attention, because its sparse attention draws blocks at random; up to 704 tokens
 transformers uses full attention too.
 """
 _REFUSALS = (
@@ -131,6 +167,13 @@ _REFUSALS = (
 )
 
 
+_TOKENIZERS = """A `tokenizer.json` is used if there is one, except by `BertJapaneseTokenizer`. A
+causal model may have byte-level byte pairs (GPT-2, Llama 3, Qwen, Phi 4), or byte pairs or Unigram
+with bytes for unknown characters (Llama 2, Mistral, Gemma, LLM-jp). A `Split` must have one of the
+regular expressions of GPT-2, Llama 3, Qwen 2, Mistral Nemo or Phi 4 mini, letter for letter. If
+there is only a `tokenizer.model` with byte pairs, load the tokenizer with transformers on another
+machine and save it: that writes `tokenizer.json`.
+"""
 _WORDS = f"""
 `mecab_option` may be `-u FILE.dic`: a compiled user dictionary (MANBYO, for example) that lies in
 the model's directory, whatever folder the option names. It must be in UTF-8, compiled for the
@@ -154,7 +197,7 @@ def _list_sections() -> Iterator[str]:
     yield _write_table(("`model_type`", "kind", "examples", "pass"), _list_kinds())
     yield _PASSES
     yield "## Tokenizers\n"
-    yield "A `tokenizer.json` is used if there is one, except by `BertJapaneseTokenizer`.\n"
+    yield _TOKENIZERS
     yield _write_table(
         ("class", "files, if there is no tokenizer.json", "types of model in tokenizer.json"),
         _list_tokenizers(),

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints,
 
 from audit.errors import AuditError
 from audit.foreign import locate_errors, name_place, open_regular, refuse_errors
-from audit.models.layouts import list_embeddings, list_module_sizes
+from audit.models.layouts import list_embeddings, list_module_sizes, update_tensor_name
 from audit.models.model_config import ModelConfig
 from audit.models.model_folder import (
     ADAPTER_FILE,
@@ -51,6 +51,7 @@ _TRAINED_BASE = "Choose the model on which the adapter was trained."
 ModuleName = Annotated[str, StringConstraints(pattern=r"^\^?[A-Za-z_][\w.]{0,199}$")]
 """A module's name or the end of one; peft reads it as a pattern, which plain names do not need."""
 _Number = TypeVar("_Number", int, float)
+_Stored = TypeVar("_Stored")
 Rank = Annotated[int, Field(ge=1, le=4_096)]
 Alpha = Annotated[float, Field(gt=0, le=65_536)]
 
@@ -110,9 +111,10 @@ class AdapterSettings(BaseModel):
 
 
 def _fits(module: str, name: str) -> bool:
+    current_name = update_tensor_name(name.removeprefix("^"))
     if name.startswith("^"):
-        return module == name[1:]
-    return module == name or module.endswith(f".{name}")
+        return module == current_name
+    return module == current_name or module.endswith(f".{current_name}")
 
 
 def _find_setting(pattern: Mapping[str, _Number], module: str, *, default: _Number) -> _Number:
@@ -210,7 +212,7 @@ def read_adapter(path: Path) -> Adapter:
     settings = _parse_settings(raw, place=folder.locate(SETTINGS_FILE))
     folder.require(WEIGHTS_FILE)
     with name_place(folder.locate(WEIGHTS_FILE)):
-        header = read_header(folder.path / WEIGHTS_FILE)
+        header = _update_names(read_header(folder.path / WEIGHTS_FILE))
         changes, replacements = _sort_tensors(header, settings)
     base = make_printable(str(raw.get("base_model_name_or_path") or ""))
     tokenizer = read_tokenizer_bytes(folder) if has_tokenizer(folder) else {}
@@ -280,6 +282,19 @@ def _parse_settings(raw: Mapping[str, JsonValue], *, place: str) -> AdapterSetti
             do="Check that this is the file that was saved with the adapter.",
             key=make_printable(key),
         ) from None
+
+
+def _update_names(stored: Mapping[str, _Stored]) -> dict[str, _Stored]:
+    """Return an adapter's tensors by the current names of their modules."""
+    tensors: dict[str, _Stored] = {}
+    for stored_name, tensor in stored.items():
+        is_prefixed = stored_name.startswith(_PREFIX)
+        current_name = update_tensor_name(stored_name.removeprefix(_PREFIX))
+        name = f"{_PREFIX}{current_name}" if is_prefixed else stored_name
+        if name in tensors:
+            raise _make_tensor_error(stored_name)
+        tensors[name] = tensor
+    return tensors
 
 
 _WHOLE = re.compile(
@@ -403,7 +418,9 @@ def _load_tensors(adapter: Adapter, weights: bytes) -> dict[str, Tensor]:
     unreadable = AuditError("The file changed while it was being read.", where=place, do=COPY_FILE)
     with refuse_errors(unreadable):
         stored = load(weights)
-    tensors = {name.removeprefix(_PREFIX): tensor.float() for name, tensor in stored.items()}
+    tensors = {
+        name.removeprefix(_PREFIX): tensor.float() for name, tensor in _update_names(stored).items()
+    }
     for name, tensor in tensors.items():
         if not torch.isfinite(tensor).all():
             raise AuditError(

@@ -17,7 +17,12 @@ from pydantic import JsonValue
 from audit.errors import AuditError
 from audit.foreign import locate_errors, name_place, refuse_errors
 from audit.models.adapters import is_adapter_folder, join_digests, read_adapter
-from audit.models.architectures import MAX_CONFIG_BYTES, SUPPORTED_KINDS, parse_config
+from audit.models.architectures import (
+    MAX_CONFIG_BYTES,
+    SUPPORTED_KINDS,
+    parse_config,
+    refuse_code_keys,
+)
 from audit.models.conversion import Conversion, read_conversion
 from audit.models.layouts import complete_names, count_parameters, measure_pass
 from audit.models.model_config import ModelConfig
@@ -28,6 +33,7 @@ from audit.models.other_forms import (
     refuse_missing_config,
     refuse_missing_kind,
     refuse_other_kinds,
+    take_text_part,
 )
 from audit.models.tokenizer_files import TokenizerFiles, read_tokenizer_files
 from audit.models.weights_header import check_tensors, list_weight_files, read_tensors
@@ -159,7 +165,8 @@ def read_config(folder: ModelFolder, *, model_type: str = "") -> dict[str, JsonV
         )
     raw |= {"model_type": model_type} if model_type else {}
     refuse_other_kinds(raw, place=place)
-    return raw
+    refuse_code_keys(raw, place=place)
+    return take_text_part(raw)
 
 
 def _refuse_convertible(folder: ModelFolder, *, raw: Mapping[str, JsonValue]) -> None:
@@ -228,7 +235,7 @@ def compute_hospital_digest(general: Path, hospital: Path) -> str:
 def is_causal_model(path: Path) -> bool:
     """Return whether a directory says that its model is causal; False if it cannot be read."""
     with suppress(AuditError):
-        raw = open_folder(path).json("config.json", max_bytes=MAX_CONFIG_BYTES)
+        raw = take_text_part(open_folder(path).json("config.json", max_bytes=MAX_CONFIG_BYTES))
         kind = SUPPORTED_KINDS.get(str(raw.get("model_type")))
         return kind is not None and kind.config.is_causal
     return False

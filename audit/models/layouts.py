@@ -326,6 +326,12 @@ _LAYOUTS = {
         not_in_first=("attn_norm.weight", "attn_norm.bias"),
     ),
 }
+_OLD_STARTS = {
+    "embed_out.": "lm_head.",
+    "language_model.model.": "model.",
+    "language_model.lm_head.": "lm_head.",
+    "model.language_model.": "model.",
+}
 # Tensors of pre-training checkpoints besides the masked-LM head, and buffers of old versions.
 _KNOWN_EXTRA = re.compile(
     r"\w+\.(pooler\.(dense\.)?(weight|bias)|embeddings\.(position_ids|token_type_ids))"
@@ -335,6 +341,7 @@ _KNOWN_EXTRA = re.compile(
     r"|(transformer\.)?h\.\d+\.attn\.(masked_)?bias"
     r"|(gpt_neox\.)?layers\.\d+\.attention\.((masked_)?bias|rotary_emb\.inv_freq)"
     r"|(model\.)?layers\.\d+\.self_attn\.rotary_emb\.inv_freq"
+    r"|(model\.)?(vision_tower|multi_modal_projector)\.[\w.]+"
 )
 
 
@@ -346,10 +353,12 @@ def is_known_extra(name: str) -> bool:
 def update_tensor_name(name: str) -> str:
     """Return the current name of a tensor.
 
-    gamma and beta became weight and bias, and the head of GPT-NeoX is called as those of others.
+    gamma and beta became weight and bias, the head of GPT-NeoX is called as those of others, and
+    the text part of a model of texts and pictures as if it were alone.
     """
-    if name == "embed_out.weight":
-        return "lm_head.weight"
+    for old, new in _OLD_STARTS.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
     name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
     return name.replace("LayerNorm.beta", "LayerNorm.bias")
 

@@ -207,17 +207,24 @@ def _build_module(config: ModelConfig, *, weights: dict[str, Tensor], place: str
     That of a causal model, which may be large, takes the tensors themselves and is not filled with
     random numbers before.
     """
-    if not config.is_causal:
-        model = make_random_module(config)
-        with refuse_errors(make_change_error(place)):
-            model.load_state_dict(weights, strict=True)
-        return model
-    with no_init_weights():
+    with (
+        refuse_errors(_make_settings_error(place)),
+        no_init_weights() if config.is_causal else nullcontext(),
+    ):
         model = make_random_module(config)
     with refuse_errors(make_change_error(place)):
-        model.load_state_dict(weights, strict=True, assign=True)
-    model.tie_weights()  # type: ignore[operator]
+        model.load_state_dict(weights, strict=True, assign=config.is_causal)
+    if config.is_causal:
+        model.tie_weights()  # type: ignore[operator]
     return model
+
+
+def _make_settings_error(place: str) -> AuditError:
+    return AuditError(
+        "The model cannot compute anything with the settings in its config.json.",
+        where=place,
+        do="Check that config.json belongs to these weights.",
+    )
 
 
 _ANY_TEXT = "The patient was seen."
@@ -227,12 +234,7 @@ def _refuse_overflow(
     model: nn.Module, tokenizer: Tokenizer, *, config: ModelConfig, place: str
 ) -> None:
     """Refuse a model that fails or computes infinite numbers from finite weights, by one pass."""
-    failure = AuditError(
-        "The model cannot compute anything with the settings in its config.json.",
-        where=place,
-        do="Check that config.json belongs to these weights.",
-    )
-    with refuse_errors(failure), torch.inference_mode():
+    with refuse_errors(_make_settings_error(place)), torch.inference_mode():
         if config.is_causal:
             ids = torch.tensor([tokenizer(_ANY_TEXT)["input_ids"][: config.n_positions] or [0]])
             logits = model(ids.to(next(model.parameters()).device), use_cache=False).logits

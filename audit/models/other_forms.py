@@ -193,6 +193,8 @@ def _is_training_state(name: str) -> bool:
 _CAUSAL_KINDS = ("gpt_neo", "gptj", "biogpt", "opt", "bloom")
 _SEQUENCE_KINDS = ("t5", "mt5", "bart", "mbart", "pegasus", "led")
 _CAUSAL_CLASSES = ("ForCausalLM", "LMHeadModel")
+_TEXT_PARTS = {"gemma3": "gemma3_text"}
+"""Kind of a model of texts and pictures -> the kind of its text part."""
 _SEQUENCE_CLASSES = ("ForConditionalGeneration",)
 
 
@@ -200,6 +202,14 @@ def list_model_classes(raw: Mapping[str, JsonValue]) -> list[str]:
     """Return the classes that config.json names as those of the saved model."""
     classes = raw.get("architectures")
     return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+
+
+def take_text_part(raw: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the settings of the text part, if a model is one of texts and pictures."""
+    text_kind, part = _TEXT_PARTS.get(str(raw.get("model_type"))), raw.get("text_config")
+    if text_kind is None:
+        return raw
+    return {**(part if isinstance(part, dict) else {}), "model_type": text_kind}
 
 
 def refuse_other_kinds(raw: Mapping[str, JsonValue], *, place: str) -> None:
@@ -217,8 +227,15 @@ def refuse_other_kinds(raw: Mapping[str, JsonValue], *, place: str) -> None:
             method=make_printable(str(name or "quantization_config")),
         )
     kind, classes = str(raw.get("model_type")), list_model_classes(raw)
-    if kind in SUPPORTED_KINDS:
+    if kind in SUPPORTED_KINDS or kind in _TEXT_PARTS:
         return
+    if raw.get("vision_config") is not None:
+        raise AuditError(
+            "Models of texts and pictures of the kind {kind} cannot be audited.",
+            where=place,
+            do="Of such models only the text part of Gemma 3 is read.",
+            kind=f'"{make_printable(kind)}"',
+        )
     if kind in _CAUSAL_KINDS or any(name.endswith(_CAUSAL_CLASSES) for name in classes):
         raise AuditError(
             "Causal language models of the kind {kind} cannot be audited.",

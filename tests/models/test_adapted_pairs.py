@@ -89,6 +89,45 @@ def test_every_kind_computes_with_an_adapter_what_peft_computes(name: str, tmp_p
     assert pair.hospital.digest == compute_hospital_digest(base, tmp_path / "adapter")
 
 
+def test_the_text_part_of_a_model_of_texts_and_pictures_is_a_base(tmp_path: Path) -> None:
+    text = make_causal(tmp_path / "text", "gemma3_text")
+    config = transformers.Gemma3Config(
+        text_config=json.loads((text / "config.json").read_text()),
+        vision_config={
+            "model_type": "siglip_vision_model",
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 28,
+            "patch_size": 14,
+        },
+        mm_tokens_per_image=4,
+    )
+    whole = tmp_path / "whole"
+    shutil.copytree(text, whole)
+    with torch.random.fork_rng(devices=[]):
+        model = transformers.Gemma3ForConditionalGeneration(config).eval()
+    model.save_pretrained(whole)
+    with torch.inference_mode():
+        expected = model(IDS).logits
+    torch.testing.assert_close(logits_of(load_model(whole)), expected, rtol=0, atol=1e-5)
+    targets = ["q_proj", "down_proj"]
+    settings = peft.LoraConfig(
+        target_modules=targets, task_type="CAUSAL_LM", exclude_modules=r".*vision_tower.*"
+    )
+    adapted = peft.get_peft_model(model, settings).eval()
+    for name, parameter in adapted.named_parameters():
+        if "lora_" in name:
+            parameter.data = 0.3 * torch.randn_like(parameter)
+    adapted.save_pretrained(tmp_path / "adapter")
+    edit_json(tmp_path / "adapter", SETTINGS_FILE, exclude_modules=None)
+    with torch.inference_mode():
+        expected = adapted(IDS).logits
+    pair = load_pair(whole, tmp_path / "adapter")
+    torch.testing.assert_close(logits_of(pair.hospital), expected, rtol=0, atol=1e-5)
+
+
 def test_half_precision_takes_half_the_memory_and_computes_nearly_the_same(tmp_path: Path) -> None:
     base = make_causal(tmp_path / "base", "llama tied")
     expected = make_adapter(

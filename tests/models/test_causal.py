@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,20 @@ import transformers
 from transformers import AutoTokenizer
 
 from audit.errors import AuditError
+from audit.models.components import _SPLITS
 from audit.models.inspect import compute_model_digest, inspect_model
 from audit.models.layouts import compute_expected_shapes
 from audit.models.load import load_model, load_pair
-from tests.models.editing import edit_json, edit_weights
+from tests.models.editing import (
+    WEIGHTS,
+    canary,
+    config,
+    edit_json,
+    edit_weights,
+    remove,
+    weights,
+    write_pickle,
+)
 from tests.models.make_causal import CAUSAL, TOKENIZERS, make_causal
 from tests.models.make_models import make_bert
 
@@ -106,6 +119,86 @@ def test_settings_that_would_change_the_arithmetic_are_bounded(
     with pytest.raises(AuditError, match=words) as refusal:
         inspect_model(folder)
     assert refusal.value.do
+
+
+def _tokenizer(**changes: Any) -> Callable[[Path], object]:
+    """Return a change of parts of tokenizer.json, or of settings in its model."""
+
+    def spoil(folder: Path) -> None:
+        state = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        for key, value in changes.items():
+            place = state["model"] if key in state["model"] else state
+            place[key] = value
+        (folder / "tokenizer.json").write_text(json.dumps(state), "utf-8")
+
+    return spoil
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    return {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "code": (config(auto_map={"AutoModelForCausalLM": "x.Y"}), '"auto_map" can load code'),
+    "kernel": (config(_attn_implementation="attacker/k"), "can load code"),
+    "quantised": (config(quantization_config={"quant_method": "awq"}), "quantised"),
+    "pickle": (
+        lambda folder: (remove(WEIGHTS)(folder), write_pickle(folder, "pytorch_model.bin")),
+        "a format that can run code",
+    ),
+    "pickle under another name": (lambda folder: write_pickle(folder, WEIGHTS), "can run code"),
+    "no head": (weights(lambda tensors: tensors.pop("lm_head.weight")), "without the head"),
+    "classifier": (
+        weights(lambda t: t.update({"score.weight": t.pop("lm_head.weight")})),
+        "This is a classifier",
+    ),
+    "endless pattern": (_tokenizer(pre_tokenizer=_split("(a+)+$")), "part that is not supported"),
+    "nearly a known pattern": (
+        _tokenizer(pre_tokenizer=_split(_SPLITS[1] + "|a")),
+        "part that is not supported",
+    ),
+    "random splits": (_tokenizer(dropout=0.5), "splits words at random"),
+    "many added tokens": (_tokenizer(added_tokens=[{}] * 10_001), "at most 10,000"),
+    "numbers twice": (_tokenizer(vocab={"a": 0, "b": 0}), "its own number"),
+    "more tokens than rows": (config(vocab_size=300), "rows|shape"),
+    "other width": (config(hidden_size=32), "shape"),
+    "more layers": (config(num_hidden_layers=199), "promises are missing"),
+    "adapter inside": (
+        weights(
+            lambda t: t.update(
+                {"model.layers.0.self_attn.q_proj.lora_A.weight": t["lm_head.weight"]}
+            )
+        ),
+        "was not merged",
+    ),
+    "no numbers": (
+        weights(lambda t: t.update({"lm_head.weight": t["lm_head.weight"] * torch.nan})),
+        "not finite",
+    ),
+    "overflow": (
+        weights(lambda t: t.update({"model.norm.weight": t["model.norm.weight"] * 1e38})),
+        "not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_folder_is_refused_in_words(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_causal(tmp_path / "model", "llama 3")
+    spoil, words = HOSTILE[case]
+    spoil(folder)
+    for library, function in ((torch, "load"), (pickle, "load"), (pickle, "loads")):
+        monkeypatch.setattr(library, function, None)
+    with pytest.raises(AuditError, match=words) as refusal:
+        load_model(folder)
+    assert refusal.value.do and not canary(folder).exists()
 
 
 def test_settings_of_older_files_are_those_of_today(tmp_path: Path) -> None:
