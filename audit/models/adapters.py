@@ -34,7 +34,6 @@ from audit.models.model_folder import (
     make_printable,
     open_folder,
 )
-from audit.models.tokenizer_files import has_tokenizer, read_tokenizer_bytes
 from audit.models.weights_header import Header, read_header
 from audit.shelf import digest_json, fingerprint
 
@@ -215,7 +214,7 @@ def read_adapter(path: Path) -> Adapter:
         header = _update_names(read_header(folder.path / WEIGHTS_FILE))
         changes, replacements = _sort_tensors(header, settings)
     base = make_printable(str(raw.get("base_model_name_or_path") or ""))
-    tokenizer = read_tokenizer_bytes(folder) if has_tokenizer(folder) else {}
+    tokenizer = folder.read_tokenizer() if folder.has_tokenizer else {}
     digests = {file: hashlib.sha256(data).hexdigest() for file, data in tokenizer.items()}
     return Adapter(folder, settings, changes, replacements, header, base, digests)
 

@@ -14,8 +14,7 @@ from pydantic import JsonValue
 from audit.errors import AuditError
 from audit.models.library import Tokenizer
 from audit.models.limited import call_limited
-from audit.models.model_folder import ModelFolder, open_folder
-from audit.models.tokenizer_files import TOKENIZER_CONFIG_FILE
+from audit.models.model_folder import TOKENIZER_CONFIG_FILE, ModelFolder, open_folder
 
 CHAT_TEMPLATE_FILE = "chat_template.jinja"
 _KEY = "chat_template"

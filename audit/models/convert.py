@@ -48,8 +48,10 @@ from audit.models.model_folder import (
     CONVERTED_LABEL,
     COPY_FILE,
     INDEX_FILE,
+    MAX_TOKENIZER_BYTES,
     SAVE_ANEW,
     SINGLE_FILE,
+    TOKENIZER_CONFIG_FILE,
     ModelFolder,
     make_printable,
     open_folder,
@@ -57,8 +59,6 @@ from audit.models.model_folder import (
 )
 from audit.models.other_forms import refuse_missing_kind
 from audit.models.tokenizer_files import (
-    MAX_TOKENIZER_BYTES,
-    TOKENIZER_CONFIG_FILE,
     TokenizerFiles,
     read_tokenizer_files,
 )

@@ -40,7 +40,7 @@ from audit.models.inspect import ModelFiles, is_adapter, read_model_files
 from audit.models.layouts import complete_names, compute_expected_shapes, find_shared_tensors
 from audit.models.library import Tokenizer
 from audit.models.model_config import ModelConfig, refuse_two_kinds
-from audit.models.tokenizer import build_adapter_tokenizer, build_tokenizer, refuse_unlike
+from audit.models.tokenizer import build_folder_tokenizer, build_tokenizer, refuse_unlike
 from audit.models.weights_header import rename_tensors
 
 
@@ -412,7 +412,9 @@ def _load_adapted_pair(
     refuse_other_base(adapter, files.config, base=files.folder.name)
     base = _load_files(files, device=device, dtype=dtype)
     config, name = adapter.adapt_config(base.config), adapter.folder.name
-    tokenizer = build_adapter_tokenizer(adapter, config=config) or base.tokenizer
+    tokenizer = base.tokenizer
+    if adapter.tokenizer_digests:
+        tokenizer = build_folder_tokenizer(adapter.folder, config=config)
     weights = read_adapter_weights(adapter)
     digest = join_digests(base.digest, adapter.digest(hashlib.sha256(weights).hexdigest()))
     switch = attach_adapter(base.model, adapter, weights=weights)

@@ -23,6 +23,13 @@ MODEL_FOLDER = "model"
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 ADAPTER_FILE = "adapter_config.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+FAST_FILE = "tokenizer.json"
+LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
+PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
+_TOKENIZER_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *PIECE_FILES)
+MAX_TOKENIZER_BYTES = 64_000_000
+"""Maximum for one file. A tokenizer.json of 260,000 tokens with all its merges has about half."""
 RUN_FILE = "training.json"
 _MODEL_SIGNS = ("config.json", ADAPTER_FILE)
 _MAX_RUN_BYTES = 1_000_000
@@ -131,6 +138,19 @@ class ModelFolder:
             refuse_stand_in(data)
             refuse_more(len(data), than=max_bytes)
         return data
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether there are the files of a tokenizer, which an adapter may have too."""
+        return any(file in self.files for file in _TOKENIZER_FILES)
+
+    def read_tokenizer(self) -> dict[str, bytes]:
+        """Return the content of each file of a tokenizer."""
+        return {
+            file: self.read(file, max_bytes=MAX_TOKENIZER_BYTES)
+            for file in (TOKENIZER_CONFIG_FILE, *_TOKENIZER_FILES, *LEGACY_FILES)
+            if file in self.files
+        }
 
     def json(self, file: str, *, max_bytes: int) -> dict[str, JsonValue]:
         """Read one JSON object, as `parse_json` does."""

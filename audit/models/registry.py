@@ -315,12 +315,14 @@ def _inspect_hospital(hospital: Path, general: Path) -> ModelSummary:
 
 
 def _refuse_unlike(general: Path, hospital: Path, names: tuple[str, str]) -> None:
-    from audit.models.tokenizer import build_adapter_tokenizer, refuse_unlike
+    from audit.models.tokenizer import build_folder_tokenizer, refuse_unlike
 
     tokenizer = load_tokenizer(general)
     if not is_adapter(hospital):
-        other = load_tokenizer(hospital)
-    else:
-        config = read_model_files(general).config
-        other = build_adapter_tokenizer(read_adapter(hospital), config=config) or tokenizer
-    refuse_unlike(tokenizer, other, names=names)
+        refuse_unlike(tokenizer, load_tokenizer(hospital), names=names)
+        return
+    adapter = read_adapter(hospital)
+    if adapter.tokenizer_digests:
+        config = adapter.adapt_config(read_model_files(general).config)
+        own_tokenizer = build_folder_tokenizer(adapter.folder, config=config)
+        refuse_unlike(tokenizer, own_tokenizer, names=names)

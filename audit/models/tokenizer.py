@@ -24,15 +24,18 @@ import tokenizers
 import transformers
 
 from audit.errors import AuditError, Message
-from audit.models.adapters import Adapter
 from audit.models.case import Normalizer, build_japanese_normalizer
 from audit.models.mecab_dictionary import find_dictionary_name
 from audit.models.model_config import ModelConfig
-from audit.models.model_folder import COPY_TOKENIZER, require_members
-from audit.models.tokenizer_files import (
+from audit.models.model_folder import (
+    COPY_TOKENIZER,
     FAST_FILE,
-    TOKENIZER_CLASSES,
     TOKENIZER_CONFIG_FILE,
+    ModelFolder,
+    require_members,
+)
+from audit.models.tokenizer_files import (
+    TOKENIZER_CLASSES,
     TokenizerFiles,
     read_tokenizer_files,
 )
@@ -117,12 +120,10 @@ def build_tokenizer(files: TokenizerFiles, *, config: ModelConfig, name: str) ->
     return tokenizer
 
 
-def build_adapter_tokenizer(adapter: Adapter, *, config: ModelConfig) -> Tokenizer | None:
-    """Build an adapter's own tokenizer; None if it has none. `config` is that of the base."""
-    if not adapter.tokenizer_digests:
-        return None
-    files = read_tokenizer_files(adapter.folder, model_config={"model_type": config.architecture})
-    return build_tokenizer(files, config=adapter.adapt_config(config), name=adapter.folder.name)
+def build_folder_tokenizer(folder: ModelFolder, *, config: ModelConfig) -> Tokenizer:
+    """Build the tokenizer of a folder that holds no model, for a model of this configuration."""
+    files = read_tokenizer_files(folder, model_config={"model_type": config.architecture})
+    return build_tokenizer(files, config=config, name=folder.name)
 
 
 def _read_built_normalizer(tokenizer: Tokenizer, files: TokenizerFiles) -> Normalizer:

@@ -39,6 +39,10 @@ from audit.models.model_config import MAX_VOCABULARY
 from audit.models.model_folder import (
     COPY_FILE,
     COPY_TOKENIZER,
+    FAST_FILE,
+    LEGACY_FILES,
+    PIECE_FILES,
+    TOKENIZER_CONFIG_FILE,
     ModelFolder,
     make_printable,
     parse_json,
@@ -54,14 +58,6 @@ from audit.models.sentencepiece_file import (
     read_piece_model,
 )
 
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-FAST_FILE = "tokenizer.json"
-_LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
-_PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
-_ALL_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *_PIECE_FILES, *_LEGACY_FILES)
-
-MAX_TOKENIZER_BYTES = 64_000_000
-"""Maximum for one file. A tokenizer.json of 260,000 tokens with all its merges has about half."""
 _MAX_ADDED = 10_000
 _MAX_SCORE = 1e6
 """Maximum size of a piece's score, a logarithm. Those of published vocabularies are below 200."""
@@ -231,25 +227,11 @@ class TokenizerFiles:
         )
 
 
-def has_tokenizer(folder: ModelFolder) -> bool:
-    """Return whether a directory, which may hold an adapter, has the files of a tokenizer."""
-    return any(file in folder.files for file in _ALL_FILES if file not in _LEGACY_FILES)
-
-
-def read_tokenizer_bytes(folder: ModelFolder) -> dict[str, bytes]:
-    """Return the content of each file of a tokenizer, unread."""
-    return {
-        file: folder.read(file, max_bytes=MAX_TOKENIZER_BYTES)
-        for file in (TOKENIZER_CONFIG_FILE, *_ALL_FILES)
-        if file in folder.files
-    }
-
-
 def read_tokenizer_files(
     folder: ModelFolder, *, model_config: Mapping[str, JsonValue]
 ) -> TokenizerFiles:
     """Read the tokenizer of a model with this config.json."""
-    all_files = read_tokenizer_bytes(folder)
+    all_files = folder.read_tokenizer()
     with name_place(folder.locate(TOKENIZER_CONFIG_FILE)):
         raw = _parse_settings(all_files.pop(TOKENIZER_CONFIG_FILE, b"{}"))
         kind = _choose_tokenizer_class(raw, model_config=model_config)
@@ -259,10 +241,10 @@ def read_tokenizer_files(
     if dictionary:
         all_files[dictionary.file] = _read_dictionary(dictionary, folder=folder)
     needed = _list_needed_files(kind, all_files, folder=folder)
-    used_files = {file: all_files[file] for file in (*needed, *_LEGACY_FILES) if file in all_files}
+    used_files = {file: all_files[file] for file in (*needed, *LEGACY_FILES) if file in all_files}
     make_normalizer = _NORMALIZERS.get(kind)
     places = {file: folder.locate(file) for file in used_files}
-    if piece_file := next((file for file in needed if file in _PIECE_FILES), ""):
+    if piece_file := next((file for file in needed if file in PIECE_FILES), ""):
         places[FAST_FILE] = places[piece_file]
         with name_place(places[piece_file]):
             refuse_more(len(used_files[piece_file]), than=MAX_FILE_BYTES)
@@ -343,7 +325,7 @@ def _read_vocabularies(
             else:
                 tokens = _read_vocabulary(file, data)
             tokens_by_id |= tokens
-            if file == _LEGACY_FILES[0]:
+            if file == LEGACY_FILES[0]:
                 added_tokens |= tokens
             refuse_more(max(map(len, tokens.values()), default=0), than=MAX_TOKEN_CHARS)
     return _Vocabularies(tokens_by_id, added_tokens, fast)
@@ -495,7 +477,7 @@ def _read_vocabulary(file: str, data: bytes) -> dict[int, str]:
             text = data.decode("utf-8").removesuffix("\n")
         lines = text.split("\n") if text and file == "vocab.txt" else []
         return {i: line.removesuffix("\r") for i, line in enumerate(lines)}
-    if file in _LEGACY_FILES:
+    if file in LEGACY_FILES:
         raw = _parse_settings(data)
         refuse_large_tokens(_list_texts(raw))
         return _invert_vocabulary(raw) if file == "added_tokens.json" else {}

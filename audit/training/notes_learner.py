@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from audit.models.chat_template import CHAT_TEMPLATE_FILE
 from audit.models.inspect import read_model_files
 from audit.models.layouts import compute_expected_shapes
-from audit.models.model_folder import SINGLE_FILE
-from audit.models.tokenizer_files import TOKENIZER_CONFIG_FILE
+from audit.models.model_folder import SINGLE_FILE, TOKENIZER_CONFIG_FILE
 from audit.shelf import whole_folder, write_whole
 from audit.training.config import TrainSettings
 from audit.training.loop import Hardware, Learner, copy_to_main_memory
