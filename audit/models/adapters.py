@@ -34,7 +34,7 @@ from audit.models.model_folder import (
     make_printable,
     open_folder,
 )
-from audit.models.weights_header import Header, read_header
+from audit.models.tensor_header import Header, read_header
 from audit.shelf import digest_json, fingerprint
 
 if TYPE_CHECKING:

@@ -58,6 +58,7 @@ from audit.models.model_folder import (
     refuse_stand_in,
 )
 from audit.models.other_forms import refuse_missing_kind
+from audit.models.tensor_header import read_header
 from audit.models.tokenizer_files import (
     TokenizerFiles,
     read_tokenizer_files,
@@ -66,7 +67,6 @@ from audit.models.weights_header import (
     SHARD_NAME,
     check_tensors,
     make_index_error,
-    read_header,
     read_index,
     read_tensors,
     refuse_twins,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TypeVar
 
-from safetensors import safe_open
-
 from audit.errors import AuditError
-from audit.foreign import name_place, open_regular, refuse_errors
+from audit.foreign import name_place
 from audit.models.layouts import (
-    Shape,
     compute_expected_shapes,
     find_shared_tensors,
     is_known_extra,
@@ -26,19 +22,14 @@ from audit.models.model_folder import (
     SINGLE_FILE,
     ModelFolder,
     make_printable,
-    make_read_error,
-    refuse_stand_in,
 )
 from audit.models.other_forms import guess_kind
+from audit.models.tensor_header import Header, read_header
 
-# A tensor takes some 150 bytes of a header.
-_MAX_HEADER_BYTES = 4_000_000
 _MAX_INDEX_BYTES = 4_000_000
 _MAX_SHARDS = 200
 SHARD_NAME = r"model-\d{5}-of-\d{5}\.safetensors"
-_START_BYTES = 200
 _FLOATS = ("F16", "BF16", "F32", "F64")
-_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PREFIX = re.compile(r"(?:module\.|_orig_mod\.|base_model\.model\.)+")
 """What DataParallel, torch.compile and PEFT put before the names of a model's tensors."""
 _QUANTISED = re.compile(r".*\.(?:qweight|qzeros|g_idx|SCB|absmax|quant_map|quant_state\..*)")
@@ -58,7 +49,6 @@ _SAVE_CAUSAL = (
     "...ForCausalLM."
 )
 
-Header = dict[str, tuple[str, Shape]]
 _Tensor = TypeVar("_Tensor")
 
 
@@ -83,32 +73,6 @@ def rename_tensors(stored: Mapping[str, _Tensor]) -> tuple[dict[str, _Tensor], t
             )
         names[name] = stored_name
     return {name: stored[stored_name] for name, stored_name in names.items()}, (*sorted(prefixes),)
-
-
-def read_header(path: Path) -> Header:
-    """Read the number type ("F32", ...) and shape of each tensor; the library checks them."""
-    broken = AuditError("This is not a complete safetensors file.", do=COPY_FILE)
-    try:
-        with open_regular(path) as file_start:
-            start = file_start.read(_START_BYTES)
-    except OSError as fault:
-        raise make_read_error(fault, place="") from None
-    refuse_stand_in(start)
-    # A safetensors file begins with the length of its header, which may look like a pickle's start.
-    if start.startswith(_PICKLE_STARTS) and start[8:9] != b"{":
-        raise AuditError(
-            "This file has the name of a safetensors file, but torch.save wrote it, in a format "
-            "that can run code.",
-            do="Rename it to pytorch_model.bin, then run `python -m audit models convert FOLDER "
-            "--out NEW_FOLDER`.",
-        )
-    if int.from_bytes(start[:8], "little") > _MAX_HEADER_BYTES:
-        raise broken
-    with refuse_errors(broken), safe_open(path, framework="numpy") as file:
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        return {
-            name: (slice_.get_dtype(), tuple(slice_.get_shape())) for name, slice_ in slices.items()
-        }
 
 
 def read_index(folder: ModelFolder, file: str, *, shard_name: str) -> dict[str, str]:
