@@ -77,18 +77,25 @@ def locate_errors(place: str) -> Iterator[None]:
 
 
 def parse_json_value(
-    data: bytes | str, *, refusal: AuditError, number: Callable[[str], JsonValue] | None = None
+    data: bytes | str,
+    *,
+    refusal: AuditError,
+    number: Callable[[str], JsonValue] | None = None,
+    max_values: int = MAX_VALUES,
+    max_objects: int = MAX_VALUES,
 ) -> JsonValue:
     """Parse JSON strictly: UTF-8, no key twice, no number that a float cannot hold.
 
-    Raises `refusal` for anything else, and for more than `MAX_VALUES` values; the caller must bound
-    the length. `number` converts the text of a number, also NaN and Infinity. Without it, these two
-    and numbers that a float cannot hold are refused.
+    Raises `refusal` for anything else, and for more than `max_values` values or `max_objects`
+    objects, which take most memory; the caller must bound the length. `number` converts the text of
+    a number, also NaN and Infinity. Without it, these two and numbers that a float cannot hold are
+    refused.
     """
     with refuse_errors(refusal):
         text = data if isinstance(data, str) else data.decode("utf-8-sig")
         # Each value but the first stands after a comma or a bracket.
-        if sum(map(text.count, "[{,")) > MAX_VALUES:
+        n_objects = text.count("{")
+        if n_objects > max_objects or n_objects + sum(map(text.count, "[,")) > max_values:
             raise ValueError("too many values")
         value: JsonValue = json.loads(
             text,

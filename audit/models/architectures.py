@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from audit.errors import AuditError
 from audit.foreign import name_place
-from audit.models import causal_architectures as causal
+from audit.models.causal_architectures import CAUSAL_KINDS
 from audit.models.model_config import (
+    FAST_TOKENIZER,
     SAME_CONFIG,
     Activation,
     AttentionReach,
@@ -21,6 +22,7 @@ from audit.models.model_config import (
     Heads,
     Id,
     InnerWidth,
+    Kind,
     Layers,
     ModelConfig,
     PositionRows,
@@ -340,23 +342,6 @@ class _ModernBert(ModelConfig):
         return settings
 
 
-FAST_TOKENIZER = "PreTrainedTokenizerFast"
-"""The class in transformers that takes every tokenizer from tokenizer.json."""
-
-
-class Kind(NamedTuple):
-    """A supported kind of model.
-
-    `name` is for messages. transformers' classes of the kind begin with `class_start`, as in
-    BertForMaskedLM. `tokenizer` is the class of its tokenizer if no file of the model names one.
-    """
-
-    name: str
-    config: type[ModelConfig]
-    class_start: str
-    tokenizer: str
-
-
 SUPPORTED_KINDS: Mapping[str, Kind] = {
     "bert": Kind("BERT", _Bert, "Bert", "BertTokenizer"),
     "roberta": Kind("RoBERTa", _Roberta, "Roberta", "RobertaTokenizer"),
@@ -373,15 +358,7 @@ SUPPORTED_KINDS: Mapping[str, Kind] = {
         "Megatron-BERT (GatorTron)", _MegatronBert, "MegatronBert", "BertTokenizer"
     ),
     "albert": Kind("ALBERT", _Albert, "Albert", "AlbertTokenizer"),
-    "llama": Kind("Llama", causal.Llama, "Llama", "LlamaTokenizer"),
-    "mistral": Kind("Mistral", causal.Mistral, "Mistral", "LlamaTokenizer"),
-    "qwen2": Kind("Qwen 2", causal.Qwen2, "Qwen2", "Qwen2Tokenizer"),
-    "qwen3": Kind("Qwen 3", causal.Qwen3, "Qwen3", "Qwen2Tokenizer"),
-    "gemma2": Kind("Gemma 2", causal.Gemma2, "Gemma2", "GemmaTokenizer"),
-    "gemma3_text": Kind("Gemma 3 (text)", causal.Gemma3, "Gemma3Text", "GemmaTokenizer"),
-    "phi3": Kind("Phi 3", causal.Phi3, "Phi3", "LlamaTokenizer"),
-    "gpt2": Kind("GPT-2", causal.Gpt2, "GPT2", "GPT2Tokenizer"),
-    "gpt_neox": Kind("GPT-NeoX", causal.GptNeoX, "GPTNeoX", "GPTNeoXTokenizer"),
+    **CAUSAL_KINDS,
 }
 """The supported kinds of models by their `model_type` in config.json."""
 # Settings that change the arithmetic and have only one accepted value; others are refused.

@@ -27,6 +27,7 @@ from audit.models.model_config import (
     Heads,
     Id,
     InnerWidth,
+    Kind,
     Layers,
     ModelConfig,
     PositionRows,
@@ -483,3 +484,17 @@ class Gpt2(CausalConfig):
     def sizes(self) -> dict[str, int]:
         """The sizes that `layouts.py` names by letters."""
         return super().sizes | {"i": self.n_inner or 4 * self.hidden_size}
+
+
+CAUSAL_KINDS: Mapping[str, Kind] = {
+    "llama": Kind("Llama", Llama, "Llama", "LlamaTokenizer"),
+    "mistral": Kind("Mistral", Mistral, "Mistral", "LlamaTokenizer"),
+    "qwen2": Kind("Qwen 2", Qwen2, "Qwen2", "Qwen2Tokenizer"),
+    "qwen3": Kind("Qwen 3", Qwen3, "Qwen3", "Qwen2Tokenizer"),
+    "gemma2": Kind("Gemma 2", Gemma2, "Gemma2", "GemmaTokenizer"),
+    "gemma3_text": Kind("Gemma 3 (text)", Gemma3, "Gemma3Text", "GemmaTokenizer"),
+    "phi3": Kind("Phi 3", Phi3, "Phi3", "LlamaTokenizer"),
+    "gpt2": Kind("GPT-2", Gpt2, "GPT2", "GPT2Tokenizer"),
+    "gpt_neox": Kind("GPT-NeoX", GptNeoX, "GPTNeoX", "GPTNeoXTokenizer"),
+}
+"""The supported kinds of causal models by their `model_type` in config.json."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
@@ -126,6 +126,23 @@ def make_contradiction() -> AuditError:
         "vocabulary, or the number of positions.",
         do=SAME_CONFIG,
     )
+
+
+FAST_TOKENIZER = "PreTrainedTokenizerFast"
+"""The class in transformers that takes every tokenizer from tokenizer.json."""
+
+
+class Kind(NamedTuple):
+    """A supported kind of model.
+
+    `name` is for messages. transformers' classes of the kind begin with `class_start`, as in
+    BertForMaskedLM. `tokenizer` is the class of its tokenizer if no file of the model names one.
+    """
+
+    name: str
+    config: type[ModelConfig]
+    class_start: str
+    tokenizer: str
 
 
 def refuse_two_kinds(

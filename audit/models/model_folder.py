@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from audit.errors import AuditError
-from audit.foreign import name_place, open_regular, parse_json_value
+from audit.foreign import MAX_VALUES, name_place, open_regular, parse_json_value
 from audit.home import data_home
 
 TRAINED_LABEL = "trained"
@@ -28,8 +28,8 @@ FAST_FILE = "tokenizer.json"
 LEGACY_FILES = ("added_tokens.json", "special_tokens_map.json")
 PIECE_FILES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
 _TOKENIZER_FILES = ("vocab.txt", "vocab.json", "merges.txt", FAST_FILE, *PIECE_FILES)
-MAX_TOKENIZER_BYTES = 64_000_000
-"""Maximum for one file. A tokenizer.json of 260,000 tokens with all its merges has about half."""
+MAX_TOKENIZER_BYTES = 48_000_000
+"""Maximum for one file. A tokenizer.json with 261,000 tokens and 580,000 merges has 37,000,000."""
 RUN_FILE = "training.json"
 _MODEL_SIGNS = ("config.json", ADAPTER_FILE)
 _MAX_RUN_BYTES = 1_000_000
@@ -167,10 +167,12 @@ def make_read_error(fault: Exception, *, place: str) -> AuditError:
     )
 
 
-def parse_json(data: bytes, *, place: str) -> dict[str, JsonValue]:
+def parse_json(
+    data: bytes, *, place: str, max_values: int = MAX_VALUES, max_objects: int = MAX_VALUES
+) -> dict[str, JsonValue]:
     """Parse a JSON object strictly, as `audit.foreign.parse_json_value` does."""
     refusal = AuditError("This is not a valid JSON object.", where=place, do=COPY_FILE)
-    value = parse_json_value(data, refusal=refusal)
+    value = parse_json_value(data, refusal=refusal, max_values=max_values, max_objects=max_objects)
     if not isinstance(value, dict):
         raise refusal
     return value

@@ -12,12 +12,7 @@ from pydantic import JsonValue
 
 from audit.errors import AuditError, Message
 from audit.foreign import name_place, refuse_errors
-from audit.models.architectures import (
-    FAST_TOKENIZER,
-    SUPPORTED_KINDS,
-    refuse_code_keys,
-    walk_entries,
-)
+from audit.models.architectures import SUPPORTED_KINDS, refuse_code_keys, walk_entries
 from audit.models.case import (
     Normalizer,
     build_bert_normalizer,
@@ -35,7 +30,7 @@ from audit.models.mecab_dictionary import (
     check_dictionary,
     find_dictionary_name,
 )
-from audit.models.model_config import MAX_VOCABULARY
+from audit.models.model_config import FAST_TOKENIZER, MAX_VOCABULARY
 from audit.models.model_folder import (
     COPY_FILE,
     COPY_TOKENIZER,
@@ -58,6 +53,8 @@ from audit.models.sentencepiece_file import (
     read_piece_model,
 )
 
+_MAX_VALUES, _MAX_OBJECTS = 2_500_000, 200_000
+"""Maxima for tokenizer.json. A merge has three values, and a vocabulary can have 600,000 merges."""
 _MAX_ADDED = 10_000
 _MAX_SCORE = 1e6
 """Maximum size of a piece's score, a logarithm. Those of published vocabularies are below 200."""
@@ -319,7 +316,7 @@ def _read_vocabularies(
     for file, data in files.items():
         with name_place(places[file]):
             if file == FAST_FILE:
-                fast = parse_json(data, place="")
+                fast = parse_json(data, place="", max_values=_MAX_VALUES, max_objects=_MAX_OBJECTS)
                 tokens = _read_fast_vocabulary(fast, kind=kind)
                 added_tokens |= _read_added_tokens(fast)
             else:

@@ -81,6 +81,10 @@ def test_json_that_is_plain_is_read():
     assert parse_json_value(b"\xef\xbb\xbf" + json.dumps(value).encode(), refusal=REFUSAL) == value
     with pytest.raises(AuditError, match="Go"):
         parse_json_value(f"[{'1,' * MAX_VALUES}1]", refusal=REFUSAL)
+    assert parse_json_value("[1, {}]", refusal=REFUSAL, max_values=3, max_objects=1) == [1, {}]
+    for bounds in ({"max_values": 2}, {"max_objects": 0}):
+        with pytest.raises(AuditError, match="Go"):
+            parse_json_value("[1, {}]", refusal=REFUSAL, **bounds)
 
 
 def test_an_archive_that_no_bound_can_be_kept_for_is_refused():
@@ -99,7 +103,7 @@ LARGE: dict[str, Callable[[Path], object]] = {
         '{"a":[' + "[]," * 20_000_000 + "[]]}"
     ),
     "wide strings": lambda f: (f / "tokenizer.json").write_text(
-        '{"a":["' + "\U0001f600" + "x" * 60_000_000 + '"]}'
+        '{"a":["' + "\U0001f600" + "x" * 47_000_000 + '"]}'
     ),
     "long header": lambda f: write_header(
         f, b'{"__metadata__":{' + b'"a":"",' * 3_399_999 + b'"a":""}}'

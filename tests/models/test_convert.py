@@ -28,6 +28,7 @@ from audit.models.registry import list_models
 from audit.task import Contact
 from tests.models.editing import WEIGHTS, edit_json, edit_weights
 from tests.models.hostile_pickles import PICKLE, list_calls, list_hostile_files
+from tests.models.make_causal import make_causal
 from tests.models.make_encoders import ENCODERS, make_encoder
 from tests.models.make_models import MAKERS, WORDS, copy, good, make_bert, make_roberta
 from tests.models.shut_off_calls import prepare, try_calls, unpickle_shut_off
@@ -320,6 +321,17 @@ def test_safetensors_without_a_head_are_known(copy: Path, tmp_path: Path) -> Non
     assert find_need(bare) == ""  # another head would not make it a whole model
     assert find_need(write_shards(copy, is_pickled=False)) == ""
     assert find_need(tmp_path) == ""
+
+
+def test_a_pickled_causal_model_is_converted(tmp_path: Path) -> None:
+    source = make_causal(tmp_path / "model", "gpt2")
+    ids = torch.tensor([[3, 4, 5]])
+    with torch.inference_mode():
+        expected = load_model(source).model(ids).logits
+    assert find_need(pickle_weights(source)) == "weights"
+    out = convert(source, tmp_path / "out")
+    with torch.inference_mode():
+        assert torch.equal(load_model(out).model(ids).logits, expected)
 
 
 # What is refused before and after.
