@@ -22,6 +22,7 @@ from audit.models import (
     model_folder,
     other_forms,
     sentencepiece_file,
+    tensor_header,
     tokenizer,
     tokenizer_files,
     weights_header,
@@ -151,7 +152,7 @@ computed with full attention, because its sparse attention draws blocks at rando
 transformers uses full attention too.
 """
 _REFUSALS = (
-    ("The directory and its weights", (model_folder, weights_header)),
+    ("The directory and its weights", (model_folder, tensor_header, weights_header)),
     ("The configuration", (other_forms, architectures, model_config)),
     (
         "The tokenizer",
