@@ -150,14 +150,14 @@ def _draw_positions(folder: Path, rng: random.Random) -> None:
         rotary = {"rope_type": "yarn", "factor": rng.choice((1, 1.0, 4.0, 10_000.0))}
         rotary |= {name: rng.choice((0.001, 1.0, 9_999.0)) for name in names if "beta" in name}
     key = rng.choice(("rope_scaling", "rope_parameters"))
-    other = {"rope_parameters": None} if key == "rope_scaling" else {}
+    more_settings = {"rope_parameters": None} if key == "rope_scaling" else {}
     nested = {"full_attention": rotary, "sliding_attention": rotary}
     value = nested if rng.random() < 0.2 else rotary
     theta = {"rope_theta": rng.choice((1.0, 1.0000001, 1e12, 1e300, 0, "x"))}
     edit_json(
         folder / BASE,
         "config.json",
-        **other,
+        **more_settings,
         **(theta if rng.random() < 0.3 else {}),
         **{key: value},
     )
@@ -273,10 +273,10 @@ def _draw_index(folder: Path, rng: random.Random) -> None:
         case 3:
             (base / first).write_bytes((base / first).read_bytes()[: rng.choice((0, 7, 200))])
         case 4:
-            other = load_file(base / first)
-            name = rng.choice(sorted(other))
-            other[name] = rng.choice((torch.zeros(0), torch.full_like(other[name], torch.nan)))
-            save_file(other, base / first)
+            tensors = load_file(base / first)
+            name = rng.choice(sorted(tensors))
+            tensors[name] = rng.choice((torch.zeros(0), torch.full_like(tensors[name], torch.nan)))
+            save_file(tensors, base / first)
         case 5:
             content = {
                 "metadata": "x" * 100_000,
@@ -309,10 +309,10 @@ def _draw_adapter_weights(folder: Path, rng: random.Random) -> None:
         case 2:
             tensors[name] = tensors[name].to(rng.choice((torch.int8, torch.float64, torch.bool)))
         case 3:
-            other = rng.choice(
+            new_name = rng.choice(
                 ("x", "base_model.model.model.embed_tokens.weight", "../x", name[:-9])
             )
-            tensors[other] = tensors.pop(name)
+            tensors[new_name] = tensors.pop(name)
         case 4:
             data = bytearray(path.read_bytes())
             for _ in range(rng.randint(1, 9)):
@@ -324,8 +324,8 @@ def _draw_adapter_weights(folder: Path, rng: random.Random) -> None:
             write_pickle(folder / ADAPTER, rng.choice((WEIGHTS_FILE, "adapter_model.bin")))
             return
         case 6:
-            shown = rng.choice(("tokenizer.json", "vocab.json", "tokenizer.model"))
-            (folder / ADAPTER / shown).write_bytes(rng.choice((b"{}", b"", b"\x80\x04." * 9)))
+            file_name = rng.choice(("tokenizer.json", "vocab.json", "tokenizer.model"))
+            (folder / ADAPTER / file_name).write_bytes(rng.choice((b"{}", b"", b"\x80\x04." * 9)))
     save_file(tensors, path)
 
 

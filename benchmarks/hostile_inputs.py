@@ -411,8 +411,7 @@ def try_causal(n_folders: int, *, seed: int, outcomes: Told, folder: Path) -> No
     from audit.models.limited import call_limited
     from audit.models.registry import VARIABLE, list_models
     from benchmarks.hostile_causal import ADAPTER, BASE, use_models, write_hostile
-    from tests.models.make_causal import CAUSAL, make_causal
-    from tests.models.test_adapted_pairs import make_adapter
+    from tests.models.make_causal import CAUSAL, make_adapter, make_causal
 
     os.environ[VARIABLE] = str(folder / "models")
     for name in CAUSAL:

@@ -222,12 +222,12 @@ def _list_kinds() -> Iterator[tuple[str, ...]]:
     for model_type, kind in architectures.SUPPORTED_KINDS.items():
         config = architectures.parse_config({"model_type": model_type}, place="config.json")
         if config.is_causal:
-            way = "causal"
+            arithmetic = "causal"
         elif config.architecture in forward.PACKED_KINDS:
-            way = "packed"
+            arithmetic = "packed"
         else:
-            way = f"plain, {config.slowdown}"
-        yield f"`{model_type}`", kind.name, _EXAMPLES.get(model_type, "—"), way
+            arithmetic = f"plain, {config.slowdown}"
+        yield f"`{model_type}`", kind.name, _EXAMPLES.get(model_type, "—"), arithmetic
 
 
 def _list_tokenizers() -> Iterator[tuple[str, ...]]:

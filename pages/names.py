@@ -390,11 +390,13 @@ def draw_tries(say: Words, name: pd.Series, *, report: AuditReport) -> None:
         return
     draw_heading(say, "names_tries")
     numbers = {
-        f"names_column_{column}": [format_tries(say, one.numbers[column]) for one in tries]
+        f"names_column_{column}": [
+            format_tries(say, model_tries.numbers[column]) for model_tries in tries
+        ]
         for column in listed.SUCCESSES
     }
     columns: Columns = {
-        "names_tries_who": [say.text(f"names_tries_{one.who}") for one in tries],
+        "names_tries_who": [say.text(f"names_tries_{model_tries.source}") for model_tries in tries],
         **numbers,
     }
     draw_table(say, "names_tries", columns, audit=report.digest, names=name_form())

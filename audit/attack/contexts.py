@@ -90,9 +90,14 @@ class ContinuationTask:
             plans.append((rows, plan_passes(tree, has_ends=has_ends)))
         return tuple(plans)
 
+    @cached_property
+    def n_mean_tokens(self) -> float:
+        """Mean number of tokens that go through a model for a passage."""
+        return float(np.mean([self.count_tokens(p) for p in range(len(self.contexts))]))
+
     def n_rows(self, kind: str, n: int) -> int:
         """Return about how many tokens go through a model for `n` passages."""
-        return int(n * float(np.mean([self.count_tokens(p) for p in range(len(self.contexts))])))
+        return int(n * self.n_mean_tokens)
 
     def count_tokens(self, passage: int) -> int:
         """Return how many tokens go through a model for one passage."""
@@ -270,20 +275,20 @@ def _spell_names(
     left: str, kind: PassageKind, names: Candidates, *, tokenizer: Tokenizer, n_context: int
 ) -> NameTokens:
     """Split every name as it goes on after a text, whose first tokens are no part of it."""
-    written = [
+    name_parts = [
         _write_name(kind, first, last) for first, last in zip(names.first, names.last, strict=True)
     ]
     encodings = tokenizer.backend_tokenizer.encode_batch(
-        [left + "".join(parts) for parts in written], add_special_tokens=False
+        [left + "".join(parts) for parts in name_parts], add_special_tokens=False
     )
     rows = [
         encoding.ids[n_context:] if any(parts) else []
-        for encoding, parts in zip(encodings, written, strict=True)
+        for encoding, parts in zip(encodings, name_parts, strict=True)
     ]
     width = max(1, *map(len, rows), 1)
     n_first = [
         max(1, sum(end <= len(left) + len(parts[0]) for _, end in encoding.offsets[n_context:]))
-        for encoding, parts in zip(encodings, written, strict=True)
+        for encoding, parts in zip(encodings, name_parts, strict=True)
     ]
     roles = [
         [role for role, _ in kind.list_contexts(first, last)]
@@ -293,7 +298,7 @@ def _spell_names(
         ids=np.array([[*ids, *[NO_PIECE] * (width - len(ids))] for ids in rows], dtype=np.int64),
         n_first=np.array(n_first, dtype=np.int64),
         first_roles=np.array([int(r[:1] == ["last"]) for r in roles], dtype=np.int64),
-        has_end=np.array([not is_unspaced("".join(parts)) for parts in written], dtype=np.bool_),
+        has_end=np.array([not is_unspaced("".join(parts)) for parts in name_parts], dtype=np.bool_),
     )
 
 
@@ -303,13 +308,12 @@ def list_first_tokens(tokenizer: Tokenizer) -> tuple[int, ...]:
     A model needs a token to begin with. GPT-2's tokenizer adds none, and its notes follow the end
     of another text in training.
     """
-    plain, whole = (
-        tokenizer("a", add_special_tokens=is_whole)["input_ids"] for is_whole in (False, True)
+    text_ids, document_ids = (
+        tokenizer("a", add_special_tokens=is_document)["input_ids"] for is_document in (False, True)
     )
-    n_added = len(whole) - len(plain)
-    for n_before in range(n_added + 1):
-        if n_before and whole[n_before : n_before + len(plain)] == plain:
-            return tuple(whole[:n_before])
+    for n_first in range(1, len(document_ids) - len(text_ids) + 1):
+        if document_ids[n_first : n_first + len(text_ids)] == text_ids:
+            return tuple(document_ids[:n_first])
     for token in (tokenizer.bos_token_id, tokenizer.eos_token_id):
         if token is not None:
             return (int(token),)

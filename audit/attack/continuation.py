@@ -11,17 +11,16 @@ right, and need no masks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from audit.attack.contexts import ContinuationTask, NameTokens
-from audit.models.causal_pass import CausalForward, score_tree
-from audit.models.token_tree import TreePlan
+from audit.attack.contexts import ContinuationTask
+from audit.models.causal_pass import CausalForward, Distribution, log_softmax, score_tree
 from audit.names.spelling import FIRST, NO_PIECE
-from audit.stats import BoolArray, FloatArray, IntArray, assign_blocks
+from audit.stats import FloatArray, IntArray, assign_blocks
 
 Tick = Callable[[int], None]
 
@@ -61,27 +60,20 @@ def make_continuation_shard(
     passages = task.draw_passages()[first : first + n]
     blocks = assign_blocks(first, len(passages))
     n_blocks, n_names = int(blocks[-1]) + 1, len(task.is_known)
-    is_ending = np.zeros(forward.n_vocabulary, dtype=np.bool_)
-    is_ending[task.ending_ids] = True
     by_block = np.zeros((n_blocks, 2, n_names))
     sum_p = np.zeros((n_blocks, task.n_listed))
     by_passage = np.zeros((len(task.contexts), task.n_listed))
     for passage, block in zip(passages.tolist(), blocks.tolist(), strict=True):
         kind = int(task.kind_of_passage[passage])
-        rows, plan = task.plans[kind]
-        parts = _score_passage(
-            forward,
-            task.contexts[passage],
-            task.names[kind],
-            rows,
-            plan,
-            is_ending=is_ending if plan.has_ends else None,
-        )
-        by_block[block][:, rows] += parts
-        whole = np.full(n_names, np.nan)
-        whole[rows] = parts.sum(axis=0)
-        by_passage[passage] = whole[: task.n_listed]
-        sum_p[block] += np.exp(whole[: task.n_listed])
+        rows, _ = task.plans[kind]
+        log_p, first_log_p = score_names(forward, task, passage)
+        parts = np.stack([first_log_p, log_p - first_log_p])  # in the order of the passage
+        is_turned = task.names[kind].first_roles[rows] != FIRST
+        by_block[block][:, rows] += np.where(is_turned, parts[::-1], parts)
+        log_p_of_all = np.full(n_names, np.nan)
+        log_p_of_all[rows] = log_p
+        by_passage[passage] = log_p_of_all[: task.n_listed]
+        sum_p[block] += np.exp(by_passage[passage])
         tick(task.count_tokens(passage))
     is_unscored = ~task.is_known
     by_block[:, :, is_unscored] = np.nan
@@ -95,23 +87,31 @@ def make_continuation_shard(
     )
 
 
-def _score_passage(
+def score_names(
     forward: CausalForward,
-    context: Sequence[int],
-    names: NameTokens,
-    rows: IntArray,
-    plan: TreePlan,
+    task: ContinuationTask,
+    passage: int,
     *,
-    is_ending: BoolArray | None,
-) -> FloatArray:
-    """Return ln p [2, C] of the first and the last names of some rows [C] after a context."""
+    distribution: Distribution = log_softmax,
+) -> tuple[FloatArray, FloatArray]:
+    """Return ln p [C] of the names that are scored, and of their parts that are written first.
+
+    `distribution` is as in `score_tree`. A name of one part has that part's ln p.
+    """
+    kind = int(task.kind_of_passage[passage])
+    names, (rows, plan) = task.names[kind], task.plans[kind]
+    is_ending = np.zeros(forward.n_vocabulary, dtype=np.bool_)
+    is_ending[task.ending_ids] = True
     with forward.running():
-        scores = score_tree(forward.model, context, plan, is_ending=is_ending)
-    tree = plan.tree
-    whole = scores.paths[tree.ends] + np.where(names.has_end[rows], scores.ends[tree.ends], 0.0)
-    written_first = scores.paths[tree.find_prefix_nodes(names.n_first[rows])]
+        scores = score_tree(
+            forward.model,
+            task.contexts[passage],
+            plan,
+            is_ending=is_ending if plan.has_ends else None,
+            distribution=distribution,
+        )
+    ends = plan.tree.ends
+    log_p = scores.paths[ends] + np.where(names.has_end[rows], scores.ends[ends], 0.0)
     has_one_part = (names.ids[rows] != NO_PIECE).sum(axis=1) <= names.n_first[rows]
-    written_first = np.where(has_one_part, whole, written_first)
-    parts = np.stack([written_first, whole - written_first])
-    is_turned = names.first_roles[rows] != FIRST
-    return np.where(is_turned, parts[::-1], parts)
+    prefix_nodes = plan.tree.find_prefix_nodes(names.n_first[rows])
+    return log_p, np.where(has_one_part, log_p, scores.paths[prefix_nodes])

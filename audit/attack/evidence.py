@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from audit.attack.contexts import ContinuationTask
     from audit.attack.generation import GenerationTask
     from audit.attack.sampling import SamplingTask
-    from audit.models.causal_pass import CausalForward
+    from audit.models.causal_pass import CausalForward, convert_models
     from audit.models.forward import Forward
     from audit.models.load import LoadedModel
 
@@ -383,7 +383,8 @@ def _load_models(
     else:
         loaded = load_model(folder, device=device)
     if loaded.config.is_causal:
-        return loaded, CausalForward(loaded, dtype=dtype, kernels=kernels)
+        [converted] = [loaded] if dtype == "float32" else convert_models([loaded], dtype=dtype)
+        return loaded, CausalForward(converted, kernels=kernels)
     return loaded, Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
 
 

@@ -185,7 +185,7 @@ _MAX_HEADER_CHARS = 10_000
 
 
 class SamplingSettings(Record):
-    """Scenario 1 with causal models; there is no source for the sizes (docs/results.md)."""
+    """Scenario 1 with causal models; the paper has no sizes for these."""
 
     n_documents: int = _integer_field(
         "documents",
@@ -223,7 +223,7 @@ class SamplingSettings(Record):
 
 
 class ContinuationSettings(Record):
-    """Scenario 2 with causal models; half or twice the passages are in docs/results.md."""
+    """Scenario 2 with causal models; docs/results.md says what other numbers of passages find."""
 
     n_inputs: int = _integer_field(
         "inputs",
@@ -253,13 +253,13 @@ SETTINGS: Mapping[tuple[bool, int], type[Settings]] = {
 """Whether the models are causal, and the scenario -> the class of the settings."""
 
 
+CAUSAL = "causal"
+"""Kind of models that read from left to right, in a question; it has no entry for masked models."""
+
+
 def settings_class(question: Mapping[str, Any]) -> type[Settings]:
     """Return the class of a question's settings, as `AuditRequest.question` returns it."""
     return SETTINGS[question.get("kind") == CAUSAL, int(question["scenario"])]
-
-
-CAUSAL = "causal"
-"""Kind of models that read from left to right, in a question; it has no entry for masked models."""
 
 
 def attack_code(scenario: int, *, is_causal: bool) -> str:

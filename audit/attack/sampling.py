@@ -25,8 +25,9 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from audit.attack.contexts import ContinuationTask
+from audit.attack.continuation import score_names
 from audit.attack.generation import GeneratedShard, MassTally, find_largest, to_floats
-from audit.models.causal_pass import CausalForward, run_with_cache, score_tree
+from audit.models.causal_pass import CausalForward, run_with_cache
 from audit.rng import generator
 from audit.stats import DRAW_SIZE, FloatArray, IntArray, assign_blocks
 
@@ -103,10 +104,10 @@ def write_shard(
             cumulative = weights.double().cumsum(dim=-1)  # [B, k]
             below = (uniforms[step].unsqueeze(1) * cumulative[:, -1:]) >= cumulative
             picked = below.sum(dim=-1, keepdim=True).clamp(max=cumulative.shape[1] - 1)
-            drawn = tokens.gather(1, picked)[:, 0]
-            state[:, place] = torch.where(is_open, drawn, task.end_id)
-            is_open &= state[:, place] != task.end_id
-            read = state[:, place : place + 1].clamp(min=0)
+            new_tokens = tokens.gather(1, picked)[:, 0]
+            state[:, place] = torch.where(is_open, new_tokens, task.end_id)
+            is_open &= new_tokens != task.end_id
+            read = state[:, place : place + 1]
             tick(n * (n_prompt if step == 0 else 1))
     block_sizes = np.bincount(blocks)
     return GeneratedShard(
@@ -137,8 +138,8 @@ def truncate_distribution(
     """
     top, tokens = find_largest(logits, min(top_k, logits.shape[-1]))
     weights = torch.softmax(top / temperature, dim=-1)
-    before = weights.cumsum(dim=-1) - weights
-    weights = weights.masked_fill(before >= top_p, 0.0)
+    p_of_better = weights.cumsum(dim=-1) - weights
+    weights = weights.masked_fill(p_of_better >= top_p, 0.0)
     return tokens, weights / weights.sum(dim=-1, keepdim=True)
 
 
@@ -162,10 +163,6 @@ def make_recall_shard(
     tick: Tick,
 ) -> RecallShard:
     """Compute the chance that one model writes each name after the prompt."""
-    names = task.names
-    rows, plan = names.plans[0]
-    is_ending = np.zeros(forward.n_vocabulary, dtype=np.bool_)
-    is_ending[names.ending_ids] = True
 
     def sampler_log_p(logits: Tensor) -> Tensor:
         tokens, weights = truncate_distribution(
@@ -173,17 +170,10 @@ def make_recall_shard(
         )
         return torch.full_like(logits, -math.inf).scatter(-1, tokens, weights.log())
 
-    with forward.running():
-        scores = score_tree(
-            forward.model,
-            names.contexts[0],
-            plan,
-            is_ending=is_ending if plan.has_ends else None,
-            distribution=sampler_log_p,
-        )
-    ends = plan.tree.ends
+    names = task.names
+    rows, _ = names.plans[0]
+    log_p, _ = score_names(forward, names, 0, distribution=sampler_log_p)
     chances = np.full((1, len(names.is_known)), np.nan)
-    has_end = names.names[0].has_end[rows]
-    chances[0, rows] = np.exp(scores.paths[ends] + np.where(has_end, scores.ends[ends], 0.0))
+    chances[0, rows] = np.exp(log_p)
     tick(names.count_tokens(0))
     return RecallShard(np.ones(1, dtype=np.int64), chances)

@@ -393,7 +393,7 @@ def _collect_generated(
             chances[f"{model_role}_p"] = recall.sum_p
         texts = tuple(
             tokenizer.batch_decode(
-                np.maximum(shard.documents, 0),
+                shard.documents,
                 skip_special_tokens=isinstance(task, SamplingTask),
                 clean_up_tokenization_spaces=False,
             )
@@ -543,10 +543,10 @@ def _find_reach(pair: ModelPair) -> int:
 def _make_sampling_task(request: AuditRequest, pair: ModelPair, names: Candidates) -> SamplingTask:
     settings, tokenizer = request.sampling, pair.hospital.tokenizer
     pieces = _spell(request, names, tokenizer)
-    space = "" if settings.prompt[-1:].isspace() or not settings.prompt else " "
-    is_unspaced_prompt = is_unspaced(settings.prompt[-1:])
+    prompt = settings.prompt
+    has_space = not prompt or prompt[-1].isspace() or is_unspaced(prompt)
     place = Passage(
-        left=settings.prompt + ("" if is_unspaced_prompt else space),
+        left=prompt if has_space else f"{prompt} ",
         slots=("full",),
         separator="",
         right="",
@@ -563,14 +563,14 @@ def _make_sampling_task(request: AuditRequest, pair: ModelPair, names: Candidate
         header=settings.header,
         seed=request.seed,
     )
-    prompt = (
+    prompt_ids = (
         *list_first_tokens(tokenizer),
-        *spelling.token_ids(tokenizer, (settings.header + settings.prompt).rstrip()),
+        *spelling.token_ids(tokenizer, (settings.header + prompt).rstrip()),
     )
-    _refuse_long_documents(len(prompt) + settings.n_tokens, n_positions=pair.n_positions)
+    _refuse_long_documents(len(prompt_ids) + settings.n_tokens, n_positions=pair.n_positions)
     end_id = tokenizer.eos_token_id
     return SamplingTask(
-        prompt=prompt,
+        prompt=prompt_ids,
         end_id=-1 if end_id is None else end_id,
         multi_piece_parts=tuple(sorted({part for _, _, part in _list_parts(pieces) if part[1:]})),
         names=after_prompt,

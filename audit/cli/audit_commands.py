@@ -13,13 +13,14 @@ from audit import access_log, shards
 from audit.attack.measure_types import write_json
 from audit.attack.metrics import measure_scores
 from audit.attack.question import (
+    SCENARIOS,
+    SETTINGS,
     AuditRequest,
-    ContinuationSettings,
     Dtype,
     GenerationSettings,
     PosteriorSettings,
     SamplingSettings,
-    Settings,
+    settings_field,
 )
 from audit.cli.command_steps import (
     NamesList,
@@ -203,14 +204,13 @@ def _make_settings(
     have no use for are refused.
     """
     is_causal = is_causal_model(resolve_model_path(general, option="--general"))
-    given_options = generation | posterior | causal
-    fields: dict[str, type[Settings]] = (
-        {"sampling": SamplingSettings, "continuation": ContinuationSettings}
-        if is_causal
-        else {"generation": GenerationSettings, "posterior": PosteriorSettings}
-    )
+    chosen_options = generation | posterior | causal
+    fields = {
+        settings_field(scenario, is_causal=is_causal): SETTINGS[is_causal, scenario]
+        for scenario in SCENARIOS
+    }
     used = {name for settings in fields.values() for name in settings.model_fields}
-    for name in given_options:
+    for name in chosen_options:
         if name not in used:
             raise AuditError(
                 "has no effect on models of this kind.",
@@ -219,7 +219,7 @@ def _make_settings(
             )
     return {
         field: settings(
-            **{name: x for name, x in given_options.items() if name in settings.model_fields}
+            **{name: x for name, x in chosen_options.items() if name in settings.model_fields}
         )
         for field, settings in fields.items()
     }

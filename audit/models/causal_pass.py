@@ -8,20 +8,21 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache
 
-from audit.errors import AuditError
 from audit.models.forward import (
     MAX_KERNEL_VARIATION,
     MAX_TOTAL_VARIATION,
     is_amd,
+    make_rounding_error,
+    measure_variation,
     use_exact_float32,
 )
 from audit.models.token_tree import ROOT, TokenTree, TreePass, TreePlan
@@ -29,46 +30,45 @@ from audit.rng import generator
 from audit.stats import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from audit.models.adapters import Switch
     from audit.models.load import LoadedModel
 
 
 class CausalForward:
-    """A causal language model on its device, as transformers computes it.
+    """A causal language model on its device, as transformers computes it, in its own number type.
 
-    Whoever runs `model` does so within `running`: a module with an adapter is two models.
-
-    Parameters
-    ----------
-    loaded
-        Its module is in evaluation mode and float32; its weights stay as they are.
-    dtype
-        Number type of the pass: "float32" or "bfloat16".
-    kernels
-        "onednn" for oneDNN's float32 products, or "plain" for PyTorch's own choice.
+    Whoever runs `model` does so within `running`: a module with an adapter is two models. `kernels`
+    is "onednn" for oneDNN's float32 products, or "plain" for PyTorch's own choice.
     """
 
-    def __init__(
-        self, loaded: LoadedModel, *, dtype: str = "float32", kernels: str = "plain"
-    ) -> None:
-        self.dtype, self.kernels = dtype, kernels
-        model, self._switch = loaded.model, loaded.switch
-        if dtype != "float32":
-            model, self._switch = copy.deepcopy((model, self._switch))
-            model = model.to(getattr(torch, dtype))
-        self.model: Any = model
-        self._is_adapted = loaded.is_adapted
-        self.device = next(model.parameters()).device
+    def __init__(self, loaded: LoadedModel, *, kernels: str = "plain") -> None:
+        self._loaded, self.kernels = loaded, kernels
+        self.model: Any = loaded.model
+        weight = next(loaded.model.parameters())
+        self.device, self.dtype = weight.device, str(weight.dtype).removeprefix("torch.")
         self.n_vocabulary = loaded.config.vocab_size
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Let the module compute as this model does while the block runs."""
-        with ExitStack() as stack:
-            if self._switch is not None:
-                stack.enter_context(self._switch.turned(on=self._is_adapted))
-            if self.kernels == "onednn":
-                stack.enter_context(use_exact_float32(self.device.type))
+        is_onednn = self.kernels == "onednn"
+        products = use_exact_float32(self.device.type) if is_onednn else nullcontext()
+        with self._loaded.running(), products:
             yield
+
+
+def convert_models(models: Sequence[LoadedModel], *, dtype: str) -> list[LoadedModel]:
+    """Return models in another number type; two that share a module share its only copy."""
+    copies: dict[int, tuple[nn.Module, Switch | None]] = {}
+    for loaded in models:
+        if id(loaded.model) not in copies:
+            model, switch = copy.deepcopy((loaded.model, loaded.switch))
+            copies[id(loaded.model)] = model.to(getattr(torch, dtype)), switch
+    converted_models = []
+    for loaded in models:
+        model, switch = copies[id(loaded.model)]
+        converted_models.append(replace(loaded, model=model, switch=switch))
+    return converted_models
 
 
 def build_causal_forwards(models: Sequence[LoadedModel], *, dtype: str) -> list[CausalForward]:
@@ -83,37 +83,28 @@ def build_causal_forwards(models: Sequence[LoadedModel], *, dtype: str) -> list[
         if exact[0].device.type != "cpu" or not is_amd():
             return exact
         fast = [CausalForward(loaded, kernels="onednn") for loaded in models]
-        moved = max(map(_measure_variation, fast, exact))
-        return fast if moved <= MAX_KERNEL_VARIATION else exact
-    rounded = [CausalForward(loaded, dtype=dtype) for loaded in models]
+        variations = map(_measure_pass_variation, fast, exact)
+        return fast if max(variations) <= MAX_KERNEL_VARIATION else exact
+    rounded = [CausalForward(loaded) for loaded in convert_models(models, dtype=dtype)]
     for loaded, forward, exact_forward in zip(models, rounded, exact, strict=True):
-        moved = _measure_variation(forward, exact_forward)
+        moved = _measure_pass_variation(forward, exact_forward)
         if moved > MAX_TOTAL_VARIATION:
-            raise AuditError(
-                "bfloat16 moves this model's distributions by {moved:.3f} (total "
-                "variation); at most {max_total_variation} is accepted.",
-                where=loaded.name,
-                do="Run in float32.",
-                moved=moved,
-                max_total_variation=f"{MAX_TOTAL_VARIATION:.2g}",
-            )
+            raise make_rounding_error(moved, most=MAX_TOTAL_VARIATION, name=loaded.name)
     return rounded
 
 
 _PROBE_TOKENS = (8, 32)
 
 
-@torch.inference_mode()
-def _measure_variation(forward: CausalForward, exact: CausalForward) -> float:
-    """Return the largest total variation between two passes' next tokens, on random texts."""
+def _measure_pass_variation(forward: CausalForward, exact: CausalForward) -> float:
+    """Return the mean total variation between two passes' next tokens, on random texts."""
     numbers = generator(0, "probe texts").integers(exact.n_vocabulary, size=_PROBE_TOKENS)
     distributions = []
-    for one_pass in (forward, exact):
-        with one_pass.running():
-            logits = one_pass.model(torch.from_numpy(numbers).to(one_pass.device)).logits
+    for causal_pass in (forward, exact):
+        with causal_pass.running(), torch.inference_mode():
+            logits = causal_pass.model(torch.from_numpy(numbers).to(causal_pass.device)).logits
         distributions.append(torch.softmax(logits.double(), dim=-1))
-    difference = (distributions[0] - distributions[1]).abs().sum(dim=-1) / 2
-    return float(difference.max())
+    return measure_variation(*distributions)
 
 
 @dataclass(frozen=True)
@@ -128,7 +119,12 @@ class TreeScores:
     ends: FloatArray
 
 
-def _log_softmax(logits: Tensor) -> Tensor:
+Distribution = Callable[[Tensor], Tensor]
+"""From logits [..., V] to log probabilities."""
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Return the log probabilities of a model's own distribution, from logits [..., V]."""
     return torch.log_softmax(logits.float(), dim=-1)
 
 
@@ -139,7 +135,7 @@ def score_tree(
     plan: TreePlan,
     *,
     is_ending: BoolArray | None = None,
-    distribution: Callable[[Tensor], Tensor] = _log_softmax,
+    distribution: Distribution = log_softmax,
 ) -> TreeScores:
     """Return the log probabilities of a tree's nodes after a context of at least one token.
 

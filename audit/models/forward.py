@@ -630,7 +630,7 @@ def choose_exact_kernels(
                 _compute_distributions(plain_pass, tokenizer) for plain_pass in plain_passes
             ]
             if (
-                max(map(_measure_variation, plain_distributions, fast_distributions))
+                max(map(measure_variation, plain_distributions, fast_distributions))
                 <= MAX_KERNEL_VARIATION
             ):
                 yield "onednn"
@@ -653,7 +653,7 @@ def build_forwards(
     """
     exact = [_compute_distributions(Forward(model, is_plain=True), tokenizer) for model in models]
     device = next(models[0].parameters()).device
-    apart = min((_measure_variation(p, q) for p, q in pairwise(exact)), default=math.inf)
+    apart = min((measure_variation(p, q) for p, q in pairwise(exact)), default=math.inf)
     rounded = min(MAX_TOTAL_VARIATION, MAX_SHARE_MOVED * apart)
     tries = [("bfloat16", rounded), ("float32", MAX_KERNEL_VARIATION)]
     if pick_precision(dtype, device=device.type, is_cpu_asked=True) == "float32":
@@ -661,24 +661,27 @@ def build_forwards(
     for number_type, max_variation in tries:
         passes = [Forward(model, dtype=number_type) for model in models]
         variations = [
-            _measure_variation(p, _compute_distributions(f, tokenizer))
+            measure_variation(p, _compute_distributions(f, tokenizer))
             for p, f in zip(exact, passes, strict=True)
         ]
         if all(share <= max_variation for share in variations):
             return passes
         if dtype == "bfloat16":
             worst = int(np.argmax(variations))
-            raise AuditError(
-                (
-                    "bfloat16 moves this model's distributions by {moved:.3f} (total "
-                    "variation); at most {max_total_variation} is accepted."
-                ),
-                where=names[worst],
-                do="Run in float32.",
-                moved=variations[worst],
-                max_total_variation=f"{max_variation:.2g}",
-            )
+            raise make_rounding_error(variations[worst], most=max_variation, name=names[worst])
     return [Forward(model, is_plain=True) for model in models]
+
+
+def make_rounding_error(moved: float, *, most: float, name: str) -> AuditError:
+    """Return the error for a model whose distributions bfloat16 moves too far."""
+    return AuditError(
+        "bfloat16 moves this model's distributions by {moved:.3f} (total variation); at most "
+        "{max_total_variation} is accepted.",
+        where=name,
+        do="Run in float32.",
+        moved=moved,
+        max_total_variation=f"{most:.2g}",
+    )
 
 
 _FAST_BFLOAT16 = re.compile(r"^flags.*\b(?:avx512_bf16|amx_bf16)\b", re.MULTILINE)
@@ -735,7 +738,8 @@ def _compute_distributions(forward: Forward, tokenizer: Tokenizer) -> Tensor:
     return torch.cat(distributions)
 
 
-def _measure_variation(p: Tensor, q: Tensor) -> float:
+def measure_variation(p: Tensor, q: Tensor) -> float:
+    """Return the mean total variation between distributions p and q [..., V]."""
     return float((p - q).abs().sum(dim=-1).mean() / 2)
 
 

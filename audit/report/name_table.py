@@ -150,12 +150,15 @@ def name_table(
     columns_by_key = {column.kept_as: column for column in COLUMNS if column.kept_as}
     table: dict[str, Any] = {}
     for key, column in names.items():
-        one = columns_by_key.get(key, Column(key, "number", "a score"))
-        dtype = np.bool_ if one.dtype == "flag" else object
-        table[one.name] = numbers(column) if one.dtype == "number" else np.array(column, dtype)
-    for one in COLUMNS:
-        if one.dtype == "number" and one.kept_as and one.name not in table:  # an audit of rule 1
-            table[one.name] = np.full(len(names["name_id"]), math.nan)
+        definition = columns_by_key.get(key, Column(key, "number", "a score"))
+        dtype = np.bool_ if definition.dtype == "flag" else object
+        table[definition.name] = (
+            numbers(column) if definition.dtype == "number" else np.array(column, dtype)
+        )
+    for definition in COLUMNS:
+        is_kept_number = definition.dtype == "number" and definition.kept_as
+        if is_kept_number and definition.name not in table:  # an audit of rule 1
+            table[definition.name] = np.full(len(names["name_id"]), math.nan)
     words, n_mentions = table["decision"], table["n_mentions"]
     kinds, half = name_kinds(names), Z_95 * table["standard_error"]
     hospital, general = (table[column] for column in _EVIDENCE[scenario])
@@ -202,11 +205,11 @@ def _count_table_tries(chances: FloatArray) -> dict[str, FloatArray]:
 class Tries:
     """How many documents it takes to read a name right after the prompt, by column of `SUCCESSES`.
 
-    `who` is "hospital" or "general" for a model's tries to write the name itself, and "controls"
+    `source` is "hospital" or "general" for a model's tries to write the name itself, and "controls"
     for the median over the listed controls with the hospital's model. Infinity: never written.
     """
 
-    who: Literal["hospital", "general", "controls"]
+    source: Literal["hospital", "general", "controls"]
     numbers: Mapping[str, float]
 
 

@@ -440,11 +440,16 @@ def choose_audit(
 
 def find_other_scenario(audit: KeptAudit, *, audits: Iterable[KeptAudit]) -> KeptAudit | None:
     """Return the newest audit of the same pair in the other scenario, best on as long a list."""
-    partners = (one for one in find_pair(audit, audits=audits) if one.scenario != audit.scenario)
-    return max(partners, key=lambda one: (one.n_names == audit.n_names, one.at), default=None)
+    pair = find_pair(audit, audits=audits)
+    partners = (partner for partner in pair if partner.scenario != audit.scenario)
+
+    def rank_partner(partner: KeptAudit) -> tuple[bool, str]:
+        return partner.n_names == audit.n_names, partner.at
+
+    return max(partners, key=rank_partner, default=None)
 
 
 def find_pair(audit: KeptAudit, *, audits: Iterable[KeptAudit]) -> tuple[KeptAudit, ...]:
     """Return this audit, and after it all other audits of the same two models."""
-    others = (one for one in audits if one.pair == audit.pair and one.digest != audit.digest)
-    return audit, *others
+    of_pair = (kept for kept in audits if kept.pair == audit.pair)
+    return audit, *(kept for kept in of_pair if kept.digest != audit.digest)

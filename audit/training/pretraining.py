@@ -10,12 +10,15 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from audit.corpus.truth import read_listed
+from audit.corpus.truth import CANARY, corpus_notes, read_listed
+from audit.errors import AuditError
 from audit.models.forward import choose_exact_kernels, pick_precision
 from audit.models.inspect import inspect_model
 from audit.models.load import LoadedModel, load_model, pick_device
@@ -32,7 +35,6 @@ from audit.progress import (
 from audit.rng import torch_seed
 from audit.shelf import JSON, digest_json, hold_training_folder, make_time_stamp
 from audit.task import queue_of
-from audit.training.canary_cover import count_learned_canaries
 from audit.training.causal_lm import CausalLearner, add_adapter, write_adapter
 from audit.training.config import TrainSettings, read_process_number
 from audit.training.framing import Framing, PackedRows, draw_packed_held_out, make_framing
@@ -263,7 +265,49 @@ def _count_canaries(
     if framing is None or not task.corpus_id or task.source != "private":
         return 0
     rows, corpus = PackedRows(stream, task.settings), task.notes_path.parent
-    return count_learned_canaries(corpus, framing, tokens, rows=rows, n_steps=n_steps)
+    return _count_learned_canaries(corpus, framing, tokens, rows=rows, n_steps=n_steps)
+
+
+def _count_learned_canaries(
+    corpus: Path, framing: Framing, tokens: TokenFile, *, rows: PackedRows, n_steps: int
+) -> int:
+    """Return the number of canaries in a corpus's notes; refuse if one would not be learnt.
+
+    A canary is learnt if a row of the training predicts every token of its name: the name is
+    neither cut in two, nor left out, nor part of what gets no loss. A name that is not learnt would
+    look as if the model had not given it away.
+    """
+    is_learned: dict[str, bool] = {}
+    for position, (_, note, places) in enumerate(corpus_notes(corpus, on_bytes=lambda n: None)):
+        canaries = [place for place in places if place.role == CANARY]
+        if not canaries:
+            continue
+        framed = framing.frame(str(note["text"]))
+        for canary in canaries:
+            is_in = (framed.spans[:, 0] < canary.stop) & (framed.spans[:, 1] > canary.start)
+            numbers = np.flatnonzero(is_in)
+            documents = tokens.documents_at(np.array([position]))
+            stream_places = (
+                rows.stream.locate(int(documents[0]), numbers) if len(documents) else None
+            )
+            has_loss = (
+                stream_places is not None
+                and len(stream_places) > 0
+                and rows.stream.read_ids(stream_places).tolist() == [framed.ids[n] for n in numbers]
+                and rows.is_learned_whole(stream_places, n_steps=n_steps)
+            )
+            is_learned[canary.identity] = is_learned.get(canary.identity, False) or has_loss
+    n_missed = sum(not has_loss for has_loss in is_learned.values())
+    if n_missed:
+        raise AuditError(
+            "{n_missed:,} of the {n_canaries:,} planted names would not be learnt: no row of this "
+            "training predicts the whole name.",
+            where="canaries",
+            do="Train longer, so that every note is seen at least once, or take longer rows.",
+            n_missed=n_missed,
+            n_canaries=len(is_learned),
+        )
+    return len(is_learned)
 
 
 def _make_masked_learner(

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.attack.contexts import (
     ContinuationTask,
+    NameTokens,
     find_last_boundary,
     list_ending_tokens,
     list_first_tokens,
@@ -30,6 +32,7 @@ from audit.attack.sampling import (
     truncate_distribution,
     write_shard,
 )
+from audit.errors import AuditError
 from audit.models.causal_pass import CausalForward
 from audit.models.load import LoadedModel, load_model
 from audit.names.candidates import make_candidates
@@ -116,9 +119,9 @@ def test_a_name_has_the_probability_of_its_own_tokens_in_the_whole_string(
             n_compared += 1
     assert n_compared >= 25
     assert np.isnan(shard.passage_sum_log_p[:, ~task.is_known]).all()
-    whole = shard.sum_log_p.sum(axis=1)[:, task.is_known]
+    name_sums = shard.sum_log_p.sum(axis=1)[:, task.is_known]
     by_passage = shard.passage_sum_log_p[:, task.is_known]
-    np.testing.assert_allclose(whole.sum(axis=0), by_passage.sum(axis=0))
+    np.testing.assert_allclose(name_sums.sum(axis=0), by_passage.sum(axis=0))
     np.testing.assert_allclose(
         shard.sum_p[:, task.is_known].sum(axis=0), np.exp(by_passage).sum(axis=0)
     )
@@ -178,11 +181,9 @@ def test_the_last_boundary_is_no_place_inside_white_space_or_a_word(text: str) -
 
 
 def test_a_long_context_loses_its_beginning_and_a_short_room_is_refused(tmp_path: Path) -> None:
-    from audit.errors import AuditError
-
     loaded = load(tmp_path, "llama 3")
-    whole, short = make_task(loaded), make_task(loaded, max_tokens=40)
-    for context, short_context in zip(whole.contexts, short.contexts, strict=True):
+    long_task, short_task = make_task(loaded), make_task(loaded, max_tokens=40)
+    for context, short_context in zip(long_task.contexts, short_task.contexts, strict=True):
         assert len(short_context) <= len(context)
         assert short_context[0] == context[0]
         n = len(short_context) - 1
@@ -195,7 +196,7 @@ def test_a_name_that_begins_another_name_does_not_leak_with_it(tmp_path: Path) -
     """The model is bent until it writes Anna: the chance of Ann hardly rises."""
     loaded = load(tmp_path, "llama 3")
     task = make_task(loaded)
-    before = make_shard(loaded, task).passage_sum_log_p[0]
+    first_log_p = make_shard(loaded, task).passage_sum_log_p[0]
     anna = loaded.tokenizer("mr Anna Smith was seen", add_special_tokens=False)["input_ids"]
     ids = torch.tensor([[*list_first_tokens(loaded.tokenizer), *anna]])
     optimizer = torch.optim.Adam(loaded.model.parameters(), lr=0.01)
@@ -204,8 +205,8 @@ def test_a_name_that_begins_another_name_does_not_leak_with_it(tmp_path: Path) -
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
-    after = make_shard(loaded, task).passage_sum_log_p[0]
-    rise = dict(zip(NAMES.first, (after - before).tolist(), strict=True))
+    trained_log_p = make_shard(loaded, task).passage_sum_log_p[0]
+    rise = dict(zip(NAMES.first, (trained_log_p - first_log_p).tolist(), strict=True))
     assert rise["Anna"] > 20
     assert rise["Ann"] < rise["Anna"] - 10
 
@@ -216,8 +217,6 @@ ENDS = 0
 @contextmanager
 def small_vocabulary(n_tokens: int) -> Iterator[LoadedModel]:
     """Yield a Llama of few tokens, without a tokenizer."""
-    import transformers
-
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         config = transformers.LlamaConfig(
@@ -246,8 +245,6 @@ def make_sampling(n_tokens: int, **fields: Any) -> SamplingTask:
         ending_ids=np.array([ENDS, 11]),
         seed=1,
     )
-    from audit.attack.contexts import NameTokens
-
     tokens = NameTokens(
         ids=names,
         n_first=np.ones(len(names), dtype=np.int64),
@@ -307,7 +304,7 @@ def test_masses_and_chances_are_those_of_all_documents(sampler: dict[str, Any]) 
         documents = enumerate_documents(loaded, task)
         forward = CausalForward(loaded)
         place: dict[str, Any] = {"shard": 0, "first": 0, "device": "cpu", "tick": lambda n: None}
-        written = write_shard(forward, task, n=n_documents, **place)
+        shard = write_shard(forward, task, n=n_documents, **place)
         recall = make_recall_shard(forward, task, n=1, **place)
     p = np.array([document.p for document in documents])
     assert p.sum() == pytest.approx(1, abs=1e-5)
@@ -315,10 +312,10 @@ def test_masses_and_chances_are_those_of_all_documents(sampler: dict[str, Any]) 
     masses = np.array([document.mass for document in documents])
     np.testing.assert_allclose(p @ masses, p @ counts, atol=1e-5)
     error = np.sqrt(np.maximum(p @ masses**2 - (p @ masses) ** 2, 0) / n_documents)
-    sampled = written.mass.sum(axis=0) / n_documents
+    sampled = shard.mass.sum(axis=0) / n_documents
     assert (np.abs(sampled - p @ counts) <= 3 * error + 1e-5).all()
     assert error.max() < 0.05
-    for part, mass in zip(task.multi_piece_parts, written.part_mass.sum(axis=0), strict=True):
+    for part, mass in zip(task.multi_piece_parts, shard.part_mass.sum(axis=0), strict=True):
         places = [sum(d.tokens[i : i + 2] == part for i in range(2)) for d in documents]
         assert mass / n_documents == pytest.approx(p @ np.array(places), abs=0.03)
     for row, name in enumerate(task.names.names[0].ids.tolist()):
@@ -333,13 +330,13 @@ def test_documents_do_not_depend_on_their_shard_and_end_at_the_end_token() -> No
     with small_vocabulary(13) as loaded:
         forward = CausalForward(loaded)
         place: dict[str, Any] = {"device": "cpu", "tick": lambda n: None}
-        whole = write_shard(forward, task, shard=0, first=0, n=200, **place)
-        second = write_shard(forward, task, shard=1, first=100, n=100, **place)
-    np.testing.assert_array_equal(whole.documents[100:], second.documents)
-    for document in whole.documents[:, 1:].tolist():
+        long_shard = write_shard(forward, task, shard=0, first=0, n=200, **place)
+        second_shard = write_shard(forward, task, shard=1, first=100, n=100, **place)
+    np.testing.assert_array_equal(long_shard.documents[100:], second_shard.documents)
+    for document in long_shard.documents[:, 1:].tolist():
         if ENDS in document:
             assert set(document[document.index(ENDS) :]) == {ENDS}
-    assert any(ENDS in document for document in whole.documents.tolist())
+    assert any(ENDS in document for document in long_shard.documents.tolist())
 
 
 def test_the_number_of_tries_follows_from_the_chance_of_one() -> None:

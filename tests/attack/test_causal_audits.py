@@ -5,28 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import peft
 import pytest
-import torch
 import transformers
 
 from audit.attack import evidence, metrics, scenarios
 from audit.attack.question import (
+    JAPANESE_CAUSAL_PROMPT,
     AuditRequest,
     ContinuationSettings,
     PosteriorSettings,
     SamplingSettings,
 )
+from audit.attack.sampling import SamplingTask
 from audit.attack.scores import PAIR_SCORE
 from audit.errors import AuditCancelled, AuditError
 from audit.models.inspect import compute_hospital_digest
+from audit.models.load import load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import us_pool
 from audit.notes.passages import read_passages
 from audit.rejudge import judge_again
 from audit.report.report import AuditReport
 from cache.store import Store
-from tests.models.make_causal import make_causal
-from tests.models.test_adapted_pairs import make_adapter
+from tests.models.make_causal import make_adapter, make_causal
+from tests.models.make_models import make_bert
 from tests.small_audit import answer, content, same_answer
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -108,8 +111,6 @@ def test_an_adapter_gives_what_its_merged_model_gives(
     models: tuple[Path, Path, Path], tmp_path: Path
 ) -> None:
     general, _, adapter = models
-    import peft
-
     base = transformers.AutoModelForCausalLM.from_pretrained(general)
     merged = peft.PeftModel.from_pretrained(base, adapter).merge_and_unload()
     make_causal(tmp_path / "merged", "llama 3", n_more_rows=0)
@@ -157,11 +158,26 @@ def test_settings_of_the_other_kind_of_models_are_no_part_of_the_question(
     assert request.with_(continuation=header).audit_digest() != request.audit_digest()
 
 
-def test_a_masked_model_reads_no_causal_settings(tmp_path: Path) -> None:
-    from tests.models.make_models import make_bert
+def test_a_name_follows_a_japanese_prompt_without_a_space(
+    models: tuple[Path, Path, Path],
+) -> None:
+    general, hospital, _ = models
+    pair = load_pair(general, hospital)
+    names = make_candidates([("太郎", "山田"), ("花子", "鈴木")])
+    for prompt, text in ((JAPANESE_CAUSAL_PROMPT, "患者氏名：山田太郎"), ("Name", "Name 山田太郎")):
+        request = request_of(general, hospital, 1).with_(
+            candidates=names, sampling=SamplingSettings(prompt=prompt, n_tokens=4)
+        )
+        task = scenarios.make_task(request, pair, names)
+        assert isinstance(task, SamplingTask)
+        after_prompt = task.names
+        ids = [*after_prompt.contexts[0], *after_prompt.names[0].ids[0]]
+        expected = pair.general.tokenizer(text)["input_ids"]
+        assert [i for i in ids if i >= 0] == expected
 
+
+def test_a_masked_model_reads_no_causal_settings(tmp_path: Path) -> None:
     folder = make_bert(tmp_path / "bert")
     request = request_of(folder, folder, 2)
     assert not request.is_causal
     assert list(request.sizes()) == ["posterior", "chain"]
-    assert torch.is_grad_enabled()

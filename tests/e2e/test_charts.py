@@ -58,13 +58,13 @@ def test_the_chart_is_on_the_first_screen_and_a_dot_opens_its_name(
     page = visit(f"{server}/verdict")
     page.set_viewport_size({"width": 1280, "height": 800})
     is_whole(page)
-    for where in (".ka-verdict", ".st-key-ka_figure_scores .js-plotly-plot"):
-        box = page.locator(where).bounding_box()
+    for selector in (".ka-verdict", ".st-key-ka_figure_scores .js-plotly-plot"):
+        box = page.locator(selector).bounding_box()
         assert box["y"] + box["height"] <= 800
     place = point_at(page, 3, figure="scores")
     label = page.locator(".hoverlayer .hovertext").first.text_content()
-    found = re.match(r"(P-\d{4}) · \S\*\*\* \S\*\*\*Member · mentions: \d+score: \S+$", label)
-    assert found, label
+    match = re.match(r"(P-\d{4}) · \S\*\*\* \S\*\*\*Member · mentions: \d+score: \S+$", label)
+    assert match, label
     for form, beginning in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
         with page.expect_download() as download:
             button = page.locator(".st-key-ka_figure_scores .ka-pictures button")
@@ -78,9 +78,9 @@ def test_the_chart_is_on_the_first_screen_and_a_dot_opens_its_name(
     page.mouse.click(*place)
     page.wait_for_url(re.compile("/names.*name="))
     heading = page.locator(".st-key-names_detail h2").first
-    expect(heading).to_contain_text(found[1])
+    expect(heading).to_contain_text(match[1])
     other_page = visit(page.url)
-    expect(other_page.locator(".st-key-names_detail h2").first).to_contain_text(found[1])
+    expect(other_page.locator(".st-key-names_detail h2").first).to_contain_text(match[1])
 
 
 def test_a_click_on_the_roc_sets_the_threshold(server: str, visit: Callable[..., Any]) -> None:
@@ -129,17 +129,17 @@ def test_a_click_anywhere_in_a_row_opens_it_and_arrows_go_on(
 def test_no_table_is_cut_at_any_width(
     server: str, visit: Callable[..., Any], language: str
 ) -> None:
-    page, cut = visit(f"{server}/verdict?lang={language}"), []
+    page, cut_cells = visit(f"{server}/verdict?lang={language}"), []
     for path in SHOWN:
         page.goto(f"{server}/{path}&lang={language}")
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
             is_whole(page)
-            cut += [(path, width, cell) for cell in page.evaluate(OUTSIDE)]
+            cut_cells += [(path, width, cell) for cell in page.evaluate(OUTSIDE)]
             if width >= 1024:  # a telephone scrolls wide tables sideways
-                cut += [(path, width, table) for table in page.evaluate(CUT)]
+                cut_cells += [(path, width, table) for table in page.evaluate(CUT)]
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    assert cut == []
+    assert cut_cells == []
 
 
 def test_a_column_is_as_wide_as_its_longest_text(server: str, visit: Callable[..., Any]) -> None:

@@ -149,21 +149,21 @@ def test_a_draft_is_told_at_once_that_somebody_else_has_decided(
     demo: dict[str, Any], demo_server: str, visit: Callable[..., Any]
 ) -> None:
     address = f"{demo_server}/?audit={demo['generation'].digest[:12]}"
-    own, other = visit(address), visit(address)
-    for page, reasons in ((own, "My draft."), (other, "Somebody else's.")):
+    first_page, second_page = visit(address), visit(address)
+    for page, reasons in ((first_page, "My draft."), (second_page, "Somebody else's.")):
         is_whole(page)
         page.get_by_text(SAY.text("decision_retrain"), exact=True).first.click()
         is_whole(page)
         page.get_by_label(SAY.text("decision_reasons")).fill(reasons)
         page.keyboard.press("Tab")
         is_whole(page)
-    press(other, "decision_keep")
-    notice = own.locator(".st-key-decision_elsewhere")
+    press(second_page, "decision_keep")
+    notice = first_page.locator(".st-key-decision_elsewhere")
     expect(notice).to_be_visible()
     expect(notice).to_contain_text(SAY.text("decision_draft_kept"))
     bar = notice.evaluate("e => [getComputedStyle(e).borderLeftWidth, e.clientHeight > 0]")
     assert bar == ["4px", True]
-    expect(own.get_by_label(SAY.text("decision_reasons"))).to_have_value("My draft.")
+    expect(first_page.get_by_label(SAY.text("decision_reasons"))).to_have_value("My draft.")
 
 
 def test_an_uploader_speaks_the_language_of_the_page(
@@ -176,8 +176,8 @@ def test_an_uploader_speaks_the_language_of_the_page(
         ("[data-testid=stFileUploaderDropzoneInstructions] span", "50 MB まで"),
     ):
         element = page.locator(f".st-key-check_file {place}")
-        shown = element.evaluate("e => [getComputedStyle(e, '::after').content, e.clientHeight]")
-        assert sentence in shown[0]
+        style = element.evaluate("e => [getComputedStyle(e, '::after').content, e.clientHeight]")
+        assert sentence in style[0]
         assert element.evaluate("e => getComputedStyle(e).fontSize") == "0px"
 
 

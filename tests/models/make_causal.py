@@ -10,12 +10,16 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+import peft
 import tokenizers
 import torch
 import transformers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from torch import Tensor
 
+from audit.models.adapters import SETTINGS_FILE
 from audit.models.components import _SPLITS
+from tests.models.editing import edit_json
 from tests.models.make_models import byte_alphabet
 
 MERGES = ("a t", "J o", "h n", "Jo hn", "s m", "i t", "i n", "a n")
@@ -224,6 +228,39 @@ def make_causal(
     transformers.utils.logging.disable_progress_bar()
     model.save_pretrained(folder)
     return folder
+
+
+IDS = torch.tensor([[3, 7, 1, 30, 12], [2, 2, 9, 11, 5]])
+"""Tokens of which `make_adapter` returns the logits."""
+
+
+def make_adapter(
+    folder: Path,
+    base: Path,
+    *,
+    n_more_tokens: int = 0,
+    is_trained: bool = True,
+    declared: str = "",
+    **settings: Any,
+) -> Tensor:
+    """Save an adapter made by peft, with random numbers if it is trained; return its logits."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = transformers.AutoModelForCausalLM.from_pretrained(base).eval()
+        if n_more_tokens:
+            n_rows = model.get_input_embeddings().weight.shape[0] + n_more_tokens
+            model.resize_token_embeddings(n_rows, mean_resizing=False)
+        settings = {"target_modules": "all-linear", "r": 3, "task_type": "CAUSAL_LM"} | settings
+        adapted = peft.get_peft_model(model, peft.LoraConfig(**settings)).eval()
+        for parameter in adapted.parameters():
+            if parameter.requires_grad and is_trained:
+                parameter.data = 0.3 * torch.randn_like(parameter)
+    adapted.save_pretrained(folder)
+    if declared:
+        edit_json(folder, SETTINGS_FILE, base_model_name_or_path=declared)
+    with torch.inference_mode():
+        logits: Tensor = adapted(IDS).logits
+    return logits
 
 
 def write_json(path: Path, content: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import peft
 import pytest
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from audit.errors import AuditError
 from audit.models.adapters import SETTINGS_FILE, WEIGHTS_FILE, join_digests, read_adapter
+from audit.models.causal_pass import convert_models
 from audit.models.inspect import (
     compute_hospital_digest,
     compute_model_digest,
@@ -33,40 +33,10 @@ from audit.models.registry import (
     look_up_hospital_digest,
 )
 from tests.models.editing import edit_json
-from tests.models.make_causal import CAUSAL, make_causal
+from tests.models.make_causal import CAUSAL, IDS, make_adapter, make_causal
 from tests.models.make_models import make_bert
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
-IDS = torch.tensor([[3, 7, 1, 30, 12], [2, 2, 9, 11, 5]])
-
-
-def make_adapter(
-    folder: Path,
-    base: Path,
-    *,
-    n_more_tokens: int = 0,
-    is_trained: bool = True,
-    declared: str = "",
-    **settings: Any,
-) -> Tensor:
-    """Save an adapter made by peft, with random numbers if it is trained; return its logits."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(2)
-        model = transformers.AutoModelForCausalLM.from_pretrained(base).eval()
-        if n_more_tokens:
-            n_rows = model.get_input_embeddings().weight.shape[0] + n_more_tokens
-            model.resize_token_embeddings(n_rows, mean_resizing=False)
-        settings = {"target_modules": "all-linear", "r": 3, "task_type": "CAUSAL_LM"} | settings
-        adapted = peft.get_peft_model(model, peft.LoraConfig(**settings)).eval()
-        for parameter in adapted.parameters():
-            if parameter.requires_grad and is_trained:
-                parameter.data = 0.3 * torch.randn_like(parameter)
-    adapted.save_pretrained(folder)
-    if declared:
-        edit_json(folder, SETTINGS_FILE, base_model_name_or_path=declared)
-    with torch.inference_mode():
-        logits: Tensor = adapted(IDS).logits
-    return logits
 
 
 def logits_of(loaded: LoadedModel) -> Tensor:
@@ -293,3 +263,16 @@ def test_adapters_are_listed_with_the_bases_that_fit(
     assert find_model_by_digest(digest, name="lora", models=models) is None
     assert find_tokenizer_folder(base, lora.path) == base
     assert find_tokenizer_folder(base, home / "a-twin") == home / "a-twin"
+
+
+def test_a_pair_in_another_number_type_shares_one_copy_and_stays_two_models(tmp_path: Path) -> None:
+    base = make_causal(tmp_path / "base")
+    make_adapter(tmp_path / "adapter", base)
+    pair = load_pair(base, tmp_path / "adapter")
+    general, hospital = convert_models([pair.general, pair.hospital], dtype="bfloat16")
+    assert general.model is hospital.model and general.model is not pair.general.model
+    assert next(pair.general.model.parameters()).dtype == torch.float32
+    for exact, rounded in ((pair.general, general), (pair.hospital, hospital)):
+        assert next(rounded.model.parameters()).dtype == torch.bfloat16
+        torch.testing.assert_close(logits_of(rounded).float(), logits_of(exact), rtol=0.1, atol=0.3)
+    assert (logits_of(general) - logits_of(hospital)).abs().max() > 1

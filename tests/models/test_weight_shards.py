@@ -29,10 +29,10 @@ FIRST, SECOND = (f"model-0000{i}-of-00003.safetensors" for i in (1, 2))
 def test_shards_are_the_same_model_as_one_file(
     make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = make(tmp_path / "models" / "whole")
-    parts = Path(shutil.copytree(whole, tmp_path / "models" / "parts"))
+    one_file_folder = make(tmp_path / "models" / "whole")
+    parts = Path(shutil.copytree(one_file_folder, tmp_path / "models" / "parts"))
     write_shards(parts, is_pickled=False)
-    pair = load_pair(whole, parts)
+    pair = load_pair(one_file_folder, parts)
     assert pair.is_one_model and pair.general.digest != pair.hospital.digest
     assert pair.hospital.digest == compute_model_digest(parts)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
@@ -40,15 +40,15 @@ def test_shards_are_the_same_model_as_one_file(
     shard = load_file(parts / SECOND)
     name = max(shard, key=lambda name: shard[name].numel())
     save_file({**shard, name: shard[name] + 1e-3}, parts / SECOND)
-    pair = load_pair(whole, parts)
+    pair = load_pair(one_file_folder, parts)
     assert not pair.is_one_model and pair.hospital.digest == compute_model_digest(parts)
 
 
 def test_what_transformers_splits_is_read(tmp_path: Path) -> None:
-    whole = make_causal(tmp_path / "whole", "gpt_neox")
-    model = transformers.AutoModelForCausalLM.from_pretrained(whole)
+    one_file_folder = make_causal(tmp_path / "whole", "gpt_neox")
+    model = transformers.AutoModelForCausalLM.from_pretrained(one_file_folder)
     parts = tmp_path / "parts"
-    shutil.copytree(whole, parts, ignore=shutil.ignore_patterns(WEIGHTS))
+    shutil.copytree(one_file_folder, parts, ignore=shutil.ignore_patterns(WEIGHTS))
     model.save_pretrained(parts, max_shard_size="20KB")
     assert len([*parts.glob("model-*-of-*.safetensors")]) > 2
     ids = torch.tensor([[3, 4, 5]])

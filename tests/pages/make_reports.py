@@ -143,7 +143,7 @@ def make_causal_report(scenario: int) -> AuditReport:
         is_written = [
             bool(truth) and place % 2 == 0 for place, truth in enumerate(names["is_member"])
         ]
-        names["hospital_recall"] = [0.01 if written else 0.0 for written in is_written]
+        names["hospital_recall"] = [0.01 if is_there else 0.0 for is_there in is_written]
         names["general_recall"] = [0.0] * len(is_written)
     return report.changed(
         digest=sha256(f"causal {report.digest}".encode()).hexdigest(),

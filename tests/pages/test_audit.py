@@ -20,9 +20,8 @@ from audit.names.lists import all_names, keep_names, list_passages, load_names
 from audit.run import AuditTask
 from audit.task import Question
 from cache.store import Store
-from tests.models.make_causal import make_causal
+from tests.models.make_causal import make_adapter, make_causal
 from tests.models.make_models import WORDS, make_bert
-from tests.models.test_adapted_pairs import make_adapter
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import downloads, keys, open_page, parameter, press, texts
 
@@ -449,7 +448,7 @@ def test_causal_models_have_settings_of_their_own(
     assert request.settings == SamplingSettings(n_documents=100, prompt="hpi :\n")
     app = open_page("audit", **link, scenario="2", preset="thorough")
     assert "158 passages." in plan_of(app)
-    is_marked = "base declared" in app.selectbox(key="pick_general").options[0]
+    is_marked = "declared base" in app.selectbox(key="pick_general").options[0]
     assert is_marked is (hospital == "adapter-20")
     app = open_page("audit", **link, scenario="2", preset="paper")  # a preset of masked models
     assert parameter(app, "preset") == "quick" and "20 passages." in plan_of(app)

@@ -161,7 +161,7 @@ def test_an_adapter_that_was_trained_here_is_audited_on_its_base() -> None:
     assert app.title[0].value == "New audit" and not app.exception
     assert parameter(app, "general") == "demo:en/causal/general"
     assert parameter(app, "hospital") == f"trained/{RUN}"
-    assert "It names general as its base" in texts(app)
+    assert "names general as its base" in texts(app)
 
 
 def test_one_button_trains_a_sibling_by_the_same_recipe(parent: Path) -> None:

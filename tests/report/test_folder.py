@@ -131,9 +131,9 @@ def test_every_column_of_its_tables_is_explained_in_both_languages(report: Audit
 def spell_alike(part: str) -> set[str]:
     """Return how a name's part could stand in HTML, JSON or a script."""
     spelled = {part, html.escape(part), html.escape(part, quote=False), part.upper(), part.lower()}
-    spelled |= {str(escape(one)) for one in spelled}
-    spelled |= {json.dumps(one)[1:-1] for one in spelled}
-    return spelled | {one.replace("<", r"\u003c") for one in spelled}
+    spelled |= {str(escape(spelling)) for spelling in spelled}
+    spelled |= {json.dumps(spelling)[1:-1] for spelling in spelled}
+    return spelled | {spelling.replace("<", r"\u003c") for spelling in spelled}
 
 
 @pytest.mark.long
@@ -149,10 +149,13 @@ def test_no_byte_of_the_masked_folder_tells_a_name_or_a_part_of_one(
     )
     parts = {part for key in ("first_name", "last_name") for part in report.names[key] if part}
     assert len(parts) > 60
-    told = {
-        part for part in parts for one in spell_alike(part) if one in everything or one in decoded
+    leaked_parts = {
+        part
+        for part in parts
+        for spelling in spell_alike(part)
+        if spelling in everything or spelling in decoded
     }
-    assert told == set()
+    assert leaked_parts == set()
     full = bundle_files(report, choice=ReportChoice(names="full"), is_folder=True)["index.html"]
     assert all(escape(part).encode() in full for pair in UNUSUAL for part in pair)
 

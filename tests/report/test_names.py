@@ -373,7 +373,7 @@ def test_tries_stand_beside_those_of_the_general_model_and_of_controls() -> None
     table = make_causal_report(1).table
     (own, general, controls) = list_tries(table, table.iloc[0])
     assert own == Tries("hospital", {"tries_50": 69.0, "tries_95": 299.0})
-    assert (general.who, controls.who) == ("general", "controls")
+    assert (general.source, controls.source) == ("general", "controls")
     never = {"tries_50": math.inf, "tries_95": math.inf}
     assert general.numbers == controls.numbers == never
     by_tries = select_names(table, wish=Wish(sort="tries_95", is_descending=False))

@@ -65,8 +65,8 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     return dict(load_file(path))
 
 
-def is_same_model(model: Path, other: Path) -> bool:
-    weights, other_weights = read_weights(model), read_weights(other)
+def is_same_model(model: Path, other_model: Path) -> bool:
+    weights, other_weights = read_weights(model), read_weights(other_model)
     return weights.keys() == other_weights.keys() and all(
         torch.equal(tensor, other_weights[name]) for name, tensor in weights.items()
     )
@@ -132,15 +132,15 @@ def test_it_is_the_training_of_a_plain_loop(changes: dict[str, Any], tmp_path: P
 
 
 def test_the_model_and_the_adapter_are_folders_that_are_read_again(tmp_path: Path) -> None:
-    whole, adapted = (
+    tuned, adapted = (
         train(make_causal_order(tmp_path, out=out, order={"snapshot_epochs": (0.1,)}, **changes))
         for out, changes in (("whole", {}), ("adapted", LORA))
     )
-    general, ours = load_model(tmp_path / "general"), load_model(whole.folder / "model")
+    general, ours = load_model(tmp_path / "general"), load_model(tuned.folder / "model")
     assert ours.config == general.config and ours.digest != general.digest
-    (step,) = whole.snapshots
-    assert [p.step for p in whole.points if p.held_out is not None] == sorted({0, step, 4, 8, 12})
-    assert load_model(whole.folder / f"model-{step}").digest not in (ours.digest, general.digest)
+    (step,) = tuned.snapshots
+    assert [p.step for p in tuned.points if p.held_out is not None] == sorted({0, step, 4, 8, 12})
+    assert load_model(tuned.folder / f"model-{step}").digest not in (ours.digest, general.digest)
     folder = adapted.folder / "model"
     assert {path.name for path in folder.iterdir()} == {
         "adapter_config.json",
@@ -196,7 +196,7 @@ def test_other_shapes_learn_by_an_adapter(kind: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("lora_rank", [0, 4])
 def test_stopped_or_killed_it_goes_on_to_the_same_bytes(lora_rank: int, tmp_path: Path) -> None:
-    whole = train(make_causal_order(tmp_path, out="whole", lora_rank=lora_rank))
+    finished = train(make_causal_order(tmp_path, out="whole", lora_rank=lora_rank))
     stopped = make_causal_order(tmp_path, out="stopped", lora_rank=lora_rank)
     steps: list[int] = []
     with pytest.raises(AuditCancelled):
@@ -212,8 +212,8 @@ def test_stopped_or_killed_it_goes_on_to_the_same_bytes(lora_rank: int, tmp_path
     assert child.returncode == -signal.SIGKILL
     for out in ("stopped", "killed"):
         resumed = train(make_causal_order(tmp_path, out=out, lora_rank=lora_rank))
-        assert is_same_model(resumed.folder / "model", whole.folder / "model")
-        assert curve(resumed.points) == curve(whole.points)
+        assert is_same_model(resumed.folder / "model", finished.folder / "model")
+        assert curve(resumed.points) == curve(finished.points)
 
 
 @pytest.mark.slow
@@ -247,12 +247,12 @@ def test_the_kind_of_the_model_decides_and_may_be_stated(
             train(order.with_(general=general, settings=settings))
     words = ["pretrain", "--notes", str(order.notes), "--device", "cpu", "--json"]
     sizes = ["--tokens", "16", "--batch", "4", "--steps", "2", "--held-out", "0"]
-    whole = [*words, *sizes, "--general", str(order.general)]
-    assert main([*whole, "--out", str(tmp_path / "a"), "--causal"]) == 0
+    shared_words = [*words, *sizes, "--general", str(order.general)]
+    assert main([*shared_words, "--out", str(tmp_path / "a"), "--causal"]) == 0
     whole_result = json.loads(capsys.readouterr().out)
     assert whole_result["settings"]["is_causal"] and whole_result["n_canaries"] == 0
     assert whole_result["settings"]["learning_rate"] == 2e-5
-    assert main([*whole, "--out", str(tmp_path / "b"), "--lora-rank", "2"]) == 0
+    assert main([*shared_words, "--out", str(tmp_path / "b"), "--lora-rank", "2"]) == 0
     adapted_result = json.loads(capsys.readouterr().out)
     assert adapted_result["settings"]["learning_rate"] == 2e-4  # of an adapter
     assert read_adapter(Path(adapted_result["model"])).settings.r == 2
@@ -340,5 +340,7 @@ def test_every_planted_name_is_learnt_or_the_training_is_refused(
     assert n_missed and str(refusal.value).startswith(f"canaries: {n_missed} of the 8")
     assert not any(name in str(refusal.value) for name in names)
     # Notes with other names or none have no planted names.
-    other = canary_order.with_(source="public", settings=short.settings, out=tmp_path / "public")
-    assert train(other).facts.n_canaries == 0
+    public_order = canary_order.with_(
+        source="public", settings=short.settings, out=tmp_path / "public"
+    )
+    assert train(public_order).facts.n_canaries == 0

@@ -90,26 +90,26 @@ def test_a_note_begins_as_the_tokenizer_begins_a_text(
 
 
 def test_a_note_stands_in_the_template_as_the_answer(tmp_path: Path) -> None:
-    asked = quick(frame="template", header="Write a note.")
+    settings = quick(frame="template", header="Write a note.")
     for name, head in (("llama 3", LLAMA3_HEAD), ("gpt2", HEAD)):
         folder = make_causal(tmp_path / name, name)
         with pytest.raises(AuditError, match="no chat template that takes a question"):
-            make_framing(load_model(folder).tokenizer, asked, model=folder)
+            make_framing(load_model(folder).tokenizer, settings, model=folder)
         template = TEMPLATES[name]
         (folder / "chat_template.jinja").write_text(template)
         tokenizer = load_model(folder).tokenizer
-        framing = make_framing(tokenizer, asked, model=folder)
+        framing = make_framing(tokenizer, settings, model=folder)
         # What an audit puts before a note, with what the tokenizer adds by itself.
         assert framing.head == head
         ids, n_head = framing.encode("John sat")
         assert ids[:n_head] == tokenizer(head)["input_ids"]
         assert tokenizer.decode(ids[n_head:]) == f"John sat{tokenizer.eos_token}"
         (folder / "chat_template.jinja").unlink()
-        settings = json.loads((folder / "tokenizer_config.json").read_bytes())
+        tokenizer_settings = json.loads((folder / "tokenizer_config.json").read_bytes())
         for value in (template, [{"name": "default", "template": template}]):
-            changed = json.dumps(settings | {"chat_template": value})
+            changed = json.dumps(tokenizer_settings | {"chat_template": value})
             (folder / "tokenizer_config.json").write_text(changed)
-            assert make_framing(tokenizer, asked, model=folder).head == head
+            assert make_framing(tokenizer, settings, model=folder).head == head
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_an_epoch_predicts_every_token_once_and_what_has_loss_is_known(
 ) -> None:
     tokens = make_tokens(lengths)
     n = len(tokens.ids)
-    asked = quick(n_tokens=n_tokens, batch=batch, micro_batch=batch, seed=seed)
+    settings = quick(n_tokens=n_tokens, batch=batch, micro_batch=batch, seed=seed)
     if n < n_tokens:
         with pytest.raises(AuditError, match="fewer than one row"):
-            PackedRows(whole_stream(tokens), asked)
+            PackedRows(whole_stream(tokens), settings)
         return
-    rows = PackedRows(whole_stream(tokens), asked)
+    rows = PackedRows(whole_stream(tokens), settings)
     predicted: Counter[int] = Counter()
     n_epoch_steps = math.ceil(rows.n_rows / batch)
     for step in range(1, max(n_steps, n_epoch_steps) + 1):
@@ -185,8 +185,8 @@ def test_an_epoch_predicts_every_token_once_and_what_has_loss_is_known(
 def test_the_loss_is_on_all_tokens_or_on_the_note_alone() -> None:
     tokens = make_tokens([10, 12, 9, 20], heads=[2, 3, 2, 4])
     stream = whole_stream(tokens)
-    own = [*range(2, 10), *range(13, 22), *range(24, 31), *range(35, 51)]
-    for loss_on, expected in (("all", [*range(51)]), ("note", own)):
+    note_tokens = [*range(2, 10), *range(13, 22), *range(24, 31), *range(35, 51)]
+    for loss_on, expected in (("all", [*range(51)]), ("note", note_tokens)):
         rows = PackedRows(stream, quick(loss_on=loss_on))
         predicted: set[int] = set()
         for step in range(1, 12):
@@ -198,9 +198,9 @@ def test_the_loss_is_on_all_tokens_or_on_the_note_alone() -> None:
         has_loss = rows.is_learned(np.arange(51), n_steps=11)
         assert np.flatnonzero(has_loss).tolist() == expected
     assert stream.locate(1, np.array([0, 5])).tolist() == [10, 15]  # type: ignore[union-attr]
-    some = Stream(tokens, np.array([0, 2]))
-    assert some.locate(2, np.array([1])).tolist() == [11]  # type: ignore[union-attr]
-    assert some.locate(1, np.array([0])) is None and some.locate(3, np.array([0])) is None
+    stream = Stream(tokens, np.array([0, 2]))
+    assert stream.locate(2, np.array([1])).tolist() == [11]  # type: ignore[union-attr]
+    assert stream.locate(1, np.array([0])) is None and stream.locate(3, np.array([0])) is None
 
 
 def test_held_out_rows_are_the_same_and_have_a_baseline() -> None:
