@@ -22,7 +22,7 @@ import streamlit as st
 import streamlit.config
 from starlette.middleware import Middleware
 
-from audit.demo import FIRST_LOOK, DemoTask
+from audit.demo import DemoTask
 from audit.errors import AuditError, places_of
 from audit.home import SECRETS, data_home, results_dir
 from audit.jobs.service import ask, ensure_worker, look_after_jobs
@@ -34,6 +34,7 @@ from cache.store import Store
 from pages.ui.access import open_secrets, refusal
 from pages.ui.blocks import draw_unforeseen_error
 from pages.ui.headers import SecurityHeaders
+from pages.ui.running import FIRST_LOOK
 from pages.ui.sessions import close_left_sessions
 
 ROUTER = Path(__file__).resolve().parent / "pages" / "ui" / "main.py"

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -46,17 +46,6 @@ CAUSAL_EXPOSURES = ("hospital-1.6", "hospital-5", "adapter-5", "adapter-20")
 _CAUSAL_PROMPT = "service : medicine hpi :"
 """The beginning of the demo hospital's notes, after which a name stands."""
 _N_CAUSAL_PASSAGES = 40
-
-
-class FirstLook(TypedDict):
-    """The sizes of a `DemoTask`."""
-
-    n_documents: int
-    n_inputs: int
-
-
-FIRST_LOOK = FirstLook(n_documents=100, n_inputs=200)
-"""Sizes of the demonstration in the app; what more would change is in docs/results.md."""
 
 
 class DemoTask(Task):

@@ -329,15 +329,13 @@ JAPANESE = Recipe(
 )
 
 
-def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None) -> None:
-    """Write names, passages and models of one language into `out`.
+def _pool(recipe: Recipe) -> NamePool:
+    return us_pool() if recipe.language == "en" else japanese_pool()
 
-    Parameters
-    ----------
-    report
-        Called with what is being trained and the points of its loss curve.
-    """
-    pool = us_pool() if recipe.language == "en" else japanese_pool()
+
+def write_lists(out: Path, *, recipe: Recipe, seed: int) -> DemoHospital:
+    """Write the names, the passages and the notes of one language into `out`; return the notes."""
+    pool = _pool(recipe)
     members = demo_members(pool, recipe, seed=seed)
     staff = demo_staff(pool, recipe, seed=seed)
     hospital = demo_notes(
@@ -349,6 +347,20 @@ def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda 
     _write_passages(out / "passages.jsonl", hospital)
     notes = tagged_notes(hospital.notes, patients=pairs_of(members), staff=staff)
     (out / "notes.jsonl").write_text(write_jsonl(notes), encoding="utf-8")
+    return hospital
+
+
+def build_demo(out: Path, *, recipe: Recipe, seed: int, report: Report = lambda *_: None) -> None:
+    """Write names, passages and models of one language into `out`.
+
+    Parameters
+    ----------
+    report
+        Called with what is being trained and the points of its loss curve.
+    """
+    pool = _pool(recipe)
+    staff = demo_staff(pool, recipe, seed=seed)
+    hospital = write_lists(out, recipe=recipe, seed=seed)
     tokenizer = _tokenizer(pool, recipe)
     general = _new_model(len(tokenizer), recipe, seed=seed)
     texts = demo_general_text(

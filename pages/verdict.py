@@ -8,7 +8,6 @@ from dataclasses import replace
 import streamlit as st
 
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
-from audit.demo import FIRST_LOOK
 from audit.errors import render_message
 from audit.jobs import service
 from audit.jobs.table import Job
@@ -33,7 +32,7 @@ from pages.ui.hand_over import draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
 from pages.ui.name_points import hover_text, list_facts, open_clicked_name
 from pages.ui.place import Place, find_place
-from pages.ui.running import draw_demo_button, draw_job_card, draw_live_cards
+from pages.ui.running import FIRST_LOOK, draw_demo_button, draw_job_card, draw_live_cards
 from pages.ui.section import (
     Columns,
     Content,

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from audit.attack.prompts import passage_kind
 from audit.errors import AuditError
 from audit.models.library import Tokenizer
 from audit.models.token_tree import TreePlan, build_tree, plan_passes
@@ -146,7 +145,7 @@ def make_continuation_task(
     probes = _choose_probes(names, is_known)
     beginning = list_first_tokens(tokenizer)
     for passage in passages:
-        kind = passage_kind(passage)
+        kind = PassageKind.from_passage(passage)
         left = header + passage.left
         ending = _cut_context(left, kind, names, probes, tokenizer=tokenizer)
         key = kind.slots, kind.separator, ending.tail, ending.probes

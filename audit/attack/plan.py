@@ -36,6 +36,7 @@ from audit.names.controls import N_PAIR_REFERENCE, N_REFERENCE
 from audit.names.pools import pool_for
 from audit.names.spelling import (
     RUNNING_TEXT,
+    PassageKind,
     part_pieces,
     refuse_opposite_twins,
     token_ids,
@@ -264,8 +265,8 @@ def _sample_passages(request: AuditRequest) -> tuple[Passage, ...]:
     """Return a sample of scenario 2's passages that has every kind of them."""
     passages = request.shown_passages
     step = max(1, len(passages) // _N_SAMPLED)
-    passage_of_kind = {prompts.passage_kind(passage): passage for passage in passages}
-    sampled_kinds = {prompts.passage_kind(passage) for passage in passages[::step]}
+    passage_of_kind = {PassageKind.from_passage(passage): passage for passage in passages}
+    sampled_kinds = {PassageKind.from_passage(passage) for passage in passages[::step]}
     other_passages = [
         passage for kind, passage in passage_of_kind.items() if kind not in sampled_kinds
     ]

@@ -57,13 +57,6 @@ class Template:
         return ids, positions
 
 
-def passage_kind(passage: Passage) -> PassageKind:
-    """Return the kind of a passage, which decides how names are tokenised in it."""
-    lead = " " if passage.left[-1:].isspace() else ""
-    is_joined = not lead and bool(passage.left)
-    return PassageKind(passage.slots, passage.separator, lead, is_joined)
-
-
 def layout_key(n_pieces: IntArray, *, has_between: bool) -> tuple[int, int]:
     """Return the key of the forward pass in which a name with these numbers of pieces [2] is read.
 
@@ -169,7 +162,7 @@ def index_kinds(
     """Return the distinct kinds of the passages, and each passage's kind [P] as an index."""
     is_marked = build_joined_encoder(tokenizer) is not None
     index: dict[tuple[PassageKind, bool], int] = {}
-    kinds = map(passage_kind, passages)
+    kinds = map(PassageKind.from_passage, passages)
     kind_of_passage = [
         index.setdefault((kind, is_marked and kind.is_joined), len(index)) for kind in kinds
     ]

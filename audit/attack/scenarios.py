@@ -63,7 +63,7 @@ Sources = Callable[[str, str], evidence.Source]
 
 def main_passage_kind(request: AuditRequest) -> spelling.PassageKind:
     """Return the commonest kind of passage, in whose context names are counted in word pieces."""
-    kinds = [prompts.passage_kind(passage) for passage in request.shown_passages]
+    kinds = [spelling.PassageKind.from_passage(passage) for passage in request.shown_passages]
     if not kinds:
         return spelling.RUNNING_TEXT
     [(main_kind, n)] = Counter(kinds).most_common(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from typing import ClassVar, Literal, Self
 
@@ -453,3 +453,45 @@ def _resolve_second_names(
             settings[name] = number * factor if type(number) is int else number
             wrong += [second_name] if raw.get(name, settings[name]) != settings[name] else []
     return settings, wrong
+
+
+_KINDS_BY_CLASS = {kind.class_start: model_type for model_type, kind in SUPPORTED_KINDS.items()}
+# Kind, start of the names of its tensors, and a setting that others with this start do not have.
+_SIGNS_OF_KINDS = (
+    ("distilbert", "distilbert.", "sinusoidal_pos_embds"),
+    ("longformer", "longformer.", "attention_window"),
+    ("electra", "electra.", "summary_use_proj"),
+    ("albert", "albert.", "num_hidden_groups"),
+    ("modernbert", "model.", "global_attn_every_n_layers"),
+    ("deberta-v2", "deberta.", "position_buckets"),
+    ("deberta", "deberta.", "pos_att_type"),
+    ("big_bird", "bert.", "block_size"),
+    ("roberta", "roberta.", ""),
+    ("bert", "bert.", "type_vocab_size"),
+)
+
+
+def list_model_classes(raw: Mapping[str, JsonValue]) -> list[str]:
+    """Return the classes that config.json names as those of the saved model."""
+    classes = raw.get("architectures")
+    return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+
+
+def guess_kind(raw: Mapping[str, JsonValue], *, tensor_names: Iterable[str]) -> str:
+    """Return the kind of a model whose config.json names none; "" if nothing tells it.
+
+    `tensor_names` may be empty, if the weights cannot be opened; then only settings count.
+    """
+    for class_name in list_model_classes(raw):
+        name = class_name.partition("For")[0].removesuffix("Model")
+        if name in _KINDS_BY_CLASS:
+            return _KINDS_BY_CLASS[name]
+    starts = {f"{name.partition('.')[0]}." for name in tensor_names}
+    if not starts and raw.get("type_vocab_size") == 1:
+        return "roberta"
+    for kind, start, setting in _SIGNS_OF_KINDS:
+        if start in starts and (setting in raw or kind in ("bert", "roberta", start[:-1])):
+            return kind
+        if not starts and setting in raw:
+            return kind
+    return ""

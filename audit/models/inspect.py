@@ -20,6 +20,7 @@ from audit.models.adapters import is_adapter_folder, join_digests, read_adapter
 from audit.models.architectures import (
     MAX_CONFIG_BYTES,
     SUPPORTED_KINDS,
+    guess_kind,
     parse_config,
     refuse_code_keys,
 )
@@ -29,7 +30,6 @@ from audit.models.model_config import ModelConfig
 from audit.models.model_folder import ModelFolder, make_printable, open_folder
 from audit.models.other_forms import (
     find_other_form,
-    guess_kind,
     refuse_missing_config,
     refuse_missing_kind,
     refuse_other_kinds,

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pydantic import JsonValue
 
 from audit.errors import AuditError
-from audit.models.architectures import SUPPORTED_KINDS
+from audit.models.architectures import SUPPORTED_KINDS, guess_kind, list_model_classes
 from audit.models.model_folder import INDEX_FILE, SINGLE_FILE, ModelFolder, make_printable
 
 _ANOTHER_FORM = "Get the model as transformers saves it: config.json and model.safetensors."
@@ -198,12 +198,6 @@ _TEXT_PARTS = {"gemma3": "gemma3_text"}
 _SEQUENCE_CLASSES = ("ForConditionalGeneration",)
 
 
-def list_model_classes(raw: Mapping[str, JsonValue]) -> list[str]:
-    """Return the classes that config.json names as those of the saved model."""
-    classes = raw.get("architectures")
-    return [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
-
-
 def take_text_part(raw: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the settings of the text part, if a model is one of texts and pictures."""
     text_kind, part = _TEXT_PARTS.get(str(raw.get("model_type"))), raw.get("text_config")
@@ -251,42 +245,6 @@ def refuse_other_kinds(raw: Mapping[str, JsonValue], *, place: str) -> None:
             do="Choose a masked language model, such as BERT, or a causal one, such as Llama.",
             kind=make_printable(kind),
         )
-
-
-_KINDS_BY_CLASS = {kind.class_start: model_type for model_type, kind in SUPPORTED_KINDS.items()}
-# Kind, start of the names of its tensors, and a setting that others with this start do not have.
-_SIGNS_OF_KINDS = (
-    ("distilbert", "distilbert.", "sinusoidal_pos_embds"),
-    ("longformer", "longformer.", "attention_window"),
-    ("electra", "electra.", "summary_use_proj"),
-    ("albert", "albert.", "num_hidden_groups"),
-    ("modernbert", "model.", "global_attn_every_n_layers"),
-    ("deberta-v2", "deberta.", "position_buckets"),
-    ("deberta", "deberta.", "pos_att_type"),
-    ("big_bird", "bert.", "block_size"),
-    ("roberta", "roberta.", ""),
-    ("bert", "bert.", "type_vocab_size"),
-)
-
-
-def guess_kind(raw: Mapping[str, JsonValue], *, tensor_names: Iterable[str]) -> str:
-    """Return the kind of a model whose config.json names none; "" if nothing tells it.
-
-    `tensor_names` may be empty, if the weights cannot be opened; then only settings count.
-    """
-    for class_name in list_model_classes(raw):
-        name = class_name.partition("For")[0].removesuffix("Model")
-        if name in _KINDS_BY_CLASS:
-            return _KINDS_BY_CLASS[name]
-    starts = {f"{name.partition('.')[0]}." for name in tensor_names}
-    if not starts and raw.get("type_vocab_size") == 1:
-        return "roberta"
-    for kind, start, setting in _SIGNS_OF_KINDS:
-        if start in starts and (setting in raw or kind in ("bert", "roberta", start[:-1])):
-            return kind
-        if not starts and setting in raw:
-            return kind
-    return ""
 
 
 def refuse_missing_kind(

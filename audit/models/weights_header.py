@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from audit.errors import AuditError
 from audit.foreign import name_place
+from audit.models.architectures import guess_kind
 from audit.models.layouts import (
     compute_expected_shapes,
     find_shared_tensors,
@@ -23,7 +24,6 @@ from audit.models.model_folder import (
     ModelFolder,
     make_printable,
 )
-from audit.models.other_forms import guess_kind
 from audit.models.tensor_header import Header, read_header
 
 _MAX_INDEX_BYTES = 4_000_000

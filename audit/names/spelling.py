@@ -17,6 +17,7 @@ from audit.errors import AuditError
 from audit.models.joined import build_joined_encoder
 from audit.models.library import Tokenizer
 from audit.names.candidates import Candidates
+from audit.notes.passages import Passage
 from audit.text import fold_name, is_unspaced
 
 Ids = NDArray[np.int64]
@@ -85,6 +86,13 @@ class PassageKind:
     separator: str
     lead: str | None
     is_joined: bool = field(default=False, compare=False)
+
+    @classmethod
+    def from_passage(cls, passage: Passage) -> PassageKind:
+        """Return the kind of a passage."""
+        lead = " " if passage.left[-1:].isspace() else ""
+        is_joined = not lead and bool(passage.left)
+        return cls(passage.slots, passage.separator, lead, is_joined)
 
     def list_contexts(self, first: str, last: str) -> list[tuple[str, Context]]:
         """Return the parts of a name that stand in such passages, in order: role and context."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypedDict
 
 import streamlit as st
 
-from audit.demo import FIRST_LOOK
 from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.jobs.table import COMMAND, Job
@@ -21,6 +21,17 @@ from pages.ui.section import draw_remark, show_refusals
 from pages.ui.state import draw_link, go_to
 
 Draw = Callable[[Words, Job], None]
+
+
+class FirstLook(TypedDict):
+    """The sizes of a `DemoTask`."""
+
+    n_documents: int
+    n_inputs: int
+
+
+FIRST_LOOK = FirstLook(n_documents=100, n_inputs=200)
+"""Sizes of the demonstration in the app; what more would change is in docs/results.md."""
 
 
 def draw_job_card(

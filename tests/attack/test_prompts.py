@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from audit.attack.prompts import index_kinds, make_templates, part_columns, passage_kind
+from audit.attack.prompts import index_kinds, make_templates, part_columns
 from audit.errors import AuditError
 from audit.models.load import load_model
 from audit.names.candidates import make_candidates
@@ -141,7 +141,7 @@ def test_kinds_tell_apart_what_decides_pieces_and_masks(bert: Any) -> None:
         PassageKind(("first", "last"), " ", ""),
         PassageKind(("last", "first"), ", ", ""),
     ]
-    assert passage_kind(passages[4]) == FULL_AFTER_SPACE
+    assert PassageKind.from_passage(passages[4]) == FULL_AFTER_SPACE
 
 
 # Templates

@@ -28,6 +28,14 @@ def settle(page: Any) -> None:
     page.locator(READY).wait_for(timeout=60_000)
 
 
+def drawn(page: Any, selector: str) -> Any:
+    """Return what the selector finds without what the last run drew and this run did not yet.
+
+    While a page is drawn anew, an element of the run before can stand beside its successor.
+    """
+    return page.locator("[data-testid=stElementContainer][data-stale=false]").locator(selector)
+
+
 def choose(page: Any, key: str, *, option: str) -> None:
     """Choose an option of the select box with this key."""
     settle(page)

@@ -9,10 +9,10 @@ import pytest
 import tokenizers
 import transformers
 
-from audit.attack.prompts import make_templates, passage_kind
+from audit.attack.prompts import make_templates
 from audit.models.components import refuse_unknown_parts
 from audit.names.candidates import make_candidates
-from audit.names.spelling import RUNNING_TEXT, part_pieces, piece_counter
+from audit.names.spelling import RUNNING_TEXT, PassageKind, part_pieces, piece_counter
 from audit.notes.passages import Passage
 from audit.text import written_name
 from tests.models.make_tokenizers import fairseq_vocabulary, pieces, unigram_state
@@ -97,7 +97,9 @@ def test_a_passage_with_a_name_has_the_pieces_of_the_whole_sentence(style):
                 continue
             name = f"{last}, {first}" if is_turned else written_name(first, last)
             candidates = make_candidates([(first, last)], is_member=True)
-            asked = part_pieces(candidates, kind=passage_kind(passage), tokenizer=tokenizer)
+            asked = part_pieces(
+                candidates, kind=PassageKind.from_passage(passage), tokenizer=tokenizer
+            )
             parts = [[piece for piece in part if piece >= 0] for part in asked.ids[0].tolist()]
             ids = [*template.left, *parts[0], *template.between, *parts[1], *template.right]
             sentence = passage.left + name + passage.right

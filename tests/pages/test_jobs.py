@@ -10,7 +10,6 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.attack.question import AuditRequest, GenerationSettings
-from audit.demo import FIRST_LOOK
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job, read_order
@@ -18,6 +17,7 @@ from audit.names.candidates import make_candidates
 from audit.progress import Progress
 from audit.task import Question
 from cache.store import Store
+from pages.ui.running import FIRST_LOOK
 from tests.pages.make_reports import keep, make_report
 from tests.pages.screen import keys, links, open_page, parameter, press, texts
 

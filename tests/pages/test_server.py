@@ -34,10 +34,11 @@ from streamlit.web.server.starlette.starlette_server_config import USER_COOKIE_N
 import app
 from audit import cli
 from audit.access_log import entries
-from audit.demo import FIRST_LOOK, DemoTask
+from audit.demo import DemoTask
 from audit.home import HOME_VARIABLE, SECRETS, data_home, had_login
 from audit.jobs import service
 from pages.ui.headers import LANGUAGE_SCRIPTS, security_headers
+from pages.ui.running import FIRST_LOOK
 from pages.ui.sessions import WaitingSessions
 from tests.jobs.fake_jobs import PATIENCE_SECONDS, until
 from tests.pages.make_reports import Reports, keep, keep_demo, make_inspection
