@@ -59,7 +59,7 @@ def main() -> None:
                     request = task.request(scenario, hospital=model)
                     report = run_audit(request, store=store)
                     summary = report_summary(report) | {
-                        "details": dict(report.details),
+                        "details": report.to_json()["details"],
                         "n_worth_a_look": report.verdict.n_worth_a_look,
                         "n_controls_flagged": count_flagged_controls(report),
                     }
