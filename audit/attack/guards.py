@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from audit.attack.measure_types import GENERAL_ALONE, POPULARITY
+from audit.names.candidates import Candidates
 from audit.stats import BoolArray, Estimate, FloatArray, IntArray, auc_interval
+from audit.text import fold_letters
 
 PIECES, SPELLING = "pieces", "spelling"
 ILL_MATCHED_BEYOND = 0.05
@@ -87,6 +89,22 @@ def score_spelling(names: list[str], is_member: BoolArray, *, columns: IntArray)
         model.fit(name_array[in_other_folds], is_member[in_other_folds])
         scores[in_fold] = model.decision_function(name_array[in_fold])
     return scores
+
+
+def number_written_parts(names: Candidates) -> IntArray:
+    """Return the numbers [N, 2] of the first and last parts, equal for parts written alike.
+
+    The columns of evidence do not tell: a part has another one in a name of more tokens. A missing
+    part is -1.
+    """
+    numbers = []
+    n_before = 0
+    for parts in (names.first, names.last):
+        folded, place = np.unique(list(map(fold_letters, parts)), return_inverse=True)
+        is_there = np.array(list(map(bool, parts)), dtype=np.bool_)
+        numbers.append(np.where(is_there, n_before + place.reshape(-1), -1))
+        n_before += len(folded)
+    return np.stack(numbers, axis=1)
 
 
 def assign_folds(columns: IntArray) -> IntArray:

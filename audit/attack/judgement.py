@@ -37,6 +37,7 @@ from audit.attack.guards import (
     adjust_scores,
     assign_folds,
     guard_list,
+    number_written_parts,
     score_spelling,
 )
 from audit.attack.measure_types import (
@@ -420,7 +421,8 @@ def compute_baselines(
     }
     if rows.max(initial=-1) < n:
         names = [attack.listed.full_name(row) for row in rows.tolist()]
-        baselines[SPELLING] = score_spelling(names, is_member, columns=attack.parts.of_name[rows])
+        parts = number_written_parts(attack.listed.rows(rows.tolist()))
+        baselines[SPELLING] = score_spelling(names, is_member, columns=parts)
     return baselines
 
 

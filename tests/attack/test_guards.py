@@ -11,8 +11,10 @@ from audit.attack.guards import (
     adjust_scores,
     assign_folds,
     guard_list,
+    number_written_parts,
     score_spelling,
 )
+from audit.names.candidates import make_candidates
 
 
 def own_columns(n: int) -> np.ndarray:
@@ -102,3 +104,13 @@ def test_adjusted_scores_do_not_hang_on_the_covariates():
     is_finite = np.isfinite(adjusted)
     assert abs(stats.pearsonr(adjusted[is_finite], covariates[is_finite, 0])[0]) < 0.1
     assert np.var(adjusted[is_finite]) < 1.3
+
+
+def test_names_share_a_fold_by_what_is_written_however_many_tokens_it_has():
+    """A surname has another column of evidence beside a first name of more tokens."""
+    names = make_candidates([("Ann", "Hill"), ("Anastasia", "Hill"), ("Hill", ""), ("Bob", "Lake")])
+    parts = number_written_parts(names)
+    assert parts[0, 1] == parts[1, 1] and parts[2, 1] == -1
+    assert len(np.unique(parts[:, 0])) == 4 and parts[2, 0] != parts[0, 1]
+    folds = assign_folds(parts)
+    assert folds[0] == folds[1] != folds[3]
