@@ -67,7 +67,7 @@ from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.task import Device
-from audit.training.config import Lora
+from audit.training.config import Lora, read_process_number
 
 
 @command()
@@ -377,6 +377,9 @@ def deid_train(
         settings = make_token_settings(trained, defaults=defaults)
     options |= read_labels(label_map)
     task = TaggerTask(settings=settings, start=model or encoder, **options)
+    if read_process_number()[0]:  # of several processes, only the first answers and reports
+        task.help()
+        raise SystemExit(0)
     (tagger_id,) = answer_task(task)
     folder = task.with_(tagger_id=tagger_id).folder
     facts_of: Any = GenerativeFacts if kind == "generative" else TaggerFacts

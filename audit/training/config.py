@@ -96,6 +96,18 @@ class ScheduledSettings(LoopSettings):
             return 1.0
         return max(0.0, (n_steps - step + 1) / (n_steps - n_warmup))
 
+    def refuse_idle(self, n_processes: int) -> None:
+        """Refuse a number of processes that does not divide the passes of a step."""
+        n_passes = self.batch // self.micro_batch
+        if n_passes % n_processes:
+            raise AuditError(
+                "{n_passes} forward passes a step cannot be shared by {n_processes} processes.",
+                where=WHERE,
+                do="Choose a micro-batch that gives each process as many.",
+                n_passes=n_passes,
+                n_processes=n_processes,
+            )
+
 
 class Lora(Record):
     """A low-rank adapter of all linear modules but the output layer; the weights are frozen.
@@ -258,18 +270,6 @@ class TrainSettings(ScheduledSettings):
                 do="Set `n_tokens` lower.",
                 n_tokens=self.n_tokens,
                 n_positions=n_positions,
-            )
-
-    def refuse_idle(self, n_processes: int) -> None:
-        """Refuse a number of processes that does not divide the passes of a step."""
-        n_passes = self.batch // self.micro_batch
-        if n_passes % n_processes:
-            raise AuditError(
-                "{n_passes} forward passes a step cannot be shared by {n_processes} processes.",
-                where=WHERE,
-                do="Choose a micro-batch that gives each process as many.",
-                n_passes=n_passes,
-                n_processes=n_processes,
             )
 
     def n_rows(self, n_train_tokens: int) -> int:

@@ -54,6 +54,9 @@ VERSIONS = {"torch": torch.__version__, "transformers": transformers.__version__
 """Library -> version, as in `training.json`."""
 
 
+Rows = TypeVar("Rows")
+
+
 @dataclass(frozen=True)
 class Hardware:
     """The hardware of a training: "cpu" or "cuda", number type of products, and kernels.
@@ -72,6 +75,19 @@ class Hardware:
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(self.device, dtype=torch.bfloat16)
+
+    def share_passes(self, passes: Iterable[Rows]) -> Iterator[tuple[int, Rows, float]]:
+        """Yield number, rows and weight of the passes that this process does.
+
+        All processes do as many, because they add up what comes of them; a process for which
+        nothing is left repeats the last pass, which then weighs nothing.
+        """
+        number = -1
+        for number, rows in enumerate(passes):
+            if number % self.n_processes == self.process:
+                yield number, rows, 1.0
+        if number >= 0 and self.process > number % self.n_processes:
+            yield number, rows, 0.0
 
 
 _LONGEST_WAIT = timedelta(days=7)
@@ -105,7 +121,7 @@ def wait_for_first(process: int, n_processes: int) -> Iterator[None]:
         processes.barrier()
 
 
-def _add_up(tensors: Iterable[Tensor]) -> None:
+def add_up(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by its sum over all processes, which is bit-identical in each of them."""
     for work in [processes.all_reduce(tensor, async_op=True) for tensor in tensors]:
         work.wait()
@@ -190,9 +206,6 @@ def plan_steps(name: str, n_steps: int, n_tokens: int, size: float, hardware: st
     return Phase(name, n_steps * n_tokens * size, _WORK_SECONDS, f"{name} {hardware}", size)
 
 
-Rows = TypeVar("Rows")
-
-
 class Learner(ABC, Generic[Rows]):
     """A model that learns step by step in a folder; each kind of training has a subclass.
 
@@ -208,6 +221,8 @@ class Learner(ABC, Generic[Rows]):
     """The name of the steps in progress reports."""
     dropout: ClassVar[str] = "dropout"
     """Key of the random draws of dropout."""
+    measures_together: ClassVar[bool] = False
+    """Whether all processes take part in measuring; otherwise only the first one measures."""
     n_step_tokens = 1
     """Approximate number of tokens per step."""
     settings: LoopSettings
@@ -270,15 +285,13 @@ class Learner(ABC, Generic[Rows]):
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.hardware.device)
         hardware, parameters = self.hardware, select_trained_parameters(self.model).values()
-        for number, rows in enumerate(self.passes(step)):
-            if number % hardware.n_processes != hardware.process:
-                continue
+        for number, rows, weight in hardware.share_passes(self.passes(step)):
             torch.manual_seed(torch_seed(self.settings.seed, self.dropout, step, number))
-            loss = self.loss(rows)
+            loss = self.loss(rows) * weight
             torch.autograd.backward(loss)
             total += loss.detach()
         if hardware.n_processes > 1:
-            _add_up(
+            add_up(
                 [total, *(parameter.grad for parameter in parameters if parameter.grad is not None)]
             )
         norm = nn.utils.clip_grad_norm_(parameters, self.settings.clip)
@@ -328,11 +341,21 @@ class Learner(ABC, Generic[Rows]):
         shutil.rmtree(folder / _CHECKPOINTS, ignore_errors=True)
 
     def _help(self) -> None:
-        """Learn beside the first process, which measures and stores the model."""
+        """Learn beside the first process, which stores the model."""
         with keep_memory():
-            for step in range(self._resume().step + 1, self.n_steps + 1):
+            n_done = self._resume().step
+            if not n_done:
+                self._help_measuring(0)
+            for step in range(n_done + 1, self.n_steps + 1):
                 with self._explain_memory():
                     self.step(step)
+                if self.is_point(step):
+                    self._help_measuring(step)
+
+    def _help_measuring(self, step: int) -> None:
+        if self.measures_together:
+            with self._explain_memory():
+                self.measured(step)
 
     def _run(self, meter: Meter, on_point: PointListener) -> None:
         state, work = self._resume(), self.plan()[0].n_units / self.n_steps

@@ -13,7 +13,6 @@ LONG_FUNCTIONS = {
     "audit/attack/cohort.py": {"group_test": 62},
     "audit/attack/scenarios.py": {"attack": 63, "score_list": 66, "_collect_masked": 70},
     "audit/deid/find/causal_model.py": {"read": 61},
-    "audit/deid/learn/tuning.py": {"train_generative": 62},
     "audit/deid/sets/tagging.py": {"tag_notes": 61},
     "audit/deid/tasks.py": {"tagging_task": 64},
     "audit/experiment/leakage.py": {"leakage_markdown": 76},

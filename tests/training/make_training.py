@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from array import array
 from pathlib import Path
 from typing import Any
@@ -68,4 +71,16 @@ def make_order(
     values = {"device": "cpu"} | (order or {})
     return PretrainTask(
         general=general, notes=notes, out=folder / out, settings=quick(**settings), **values
+    )
+
+
+def run_in_processes(
+    *command: object, n_processes: int, home: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the program in so many processes, as torchrun starts them."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    words = [*start, n_processes, "-m", "audit", *command, "--json"]
+    environment = os.environ | {"KART_AUDIT_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        list(map(str, words)), env=environment, capture_output=True, text=True, check=False
     )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from safetensors.torch import load_file
 from audit.errors import AuditCancelled, AuditError
 from audit.training.config import LossPoint, read_losses
 from audit.training.pretraining import train
-from tests.training.make_training import make_order
+from tests.training.make_training import make_order, run_in_processes
 
 OPTIONS = {
     "--tokens": 16,
@@ -35,23 +33,9 @@ def train_in_processes(
 ) -> subprocess.CompletedProcess[str]:
     """Train by the command line, with dropout, in so many processes."""
     arguments = OPTIONS | {f"--{name.replace('_', '-')}": value for name, value in options.items()}
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command = [
-        *start,
-        "--nproc-per-node",
-        str(n_processes),
-        "-m",
-        "audit",
-        "pretrain",
-        "--json",
-        "--general",
-        str(folder / "general"),
-        "--notes",
-        str(folder / "notes.jsonl"),
-        *(str(part) for option in arguments.items() for part in option),
-    ]
-    environment = os.environ | {"KART_AUDIT_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    arguments |= {"--general": folder / "general", "--notes": folder / "notes.jsonl"}
+    parts = [part for option in arguments.items() for part in option]
+    return run_in_processes("pretrain", *parts, n_processes=n_processes, home=folder / "home")
 
 
 def curve(points: tuple[LossPoint, ...]) -> list[tuple[int, float | None, float | None]]:

@@ -230,6 +230,19 @@ class TaggerTask(Task):
             about=[tagger_id, None if self.out is None else str(self.out)],
         )
 
+    def help(self) -> None:
+        """Tune beside the first process that torchrun started; only the first one answers."""
+        settings = self.settings
+        if not isinstance(settings, TuningSettings):
+            raise AuditError(
+                "Several processes share the training of a generative tagger only.",
+                where=WHERE,
+                do="Start this training without torchrun.",
+            )
+        from audit.deid.learn.tuning import tune
+
+        tune(self.with_(tagger_id=self.question().order["tagger_id"]), settings)
+
     def run(self, contact: Contact) -> tuple[str, ...]:
         """Train, or resume a training; return the identifier of the tagger."""
 

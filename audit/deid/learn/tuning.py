@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +41,7 @@ from audit.deid.learn.tagger_task import TuningSettings
 from audit.deid.learn.training import read_material
 from audit.errors import AuditError
 from audit.models.library import Tokenizer
+from audit.models.load import pick_device
 from audit.notes.formats import flatten_spans, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document, order_labels
 from audit.progress import ProgressListener, StopQuestion
@@ -52,8 +54,16 @@ from audit.shelf import (
     write_whole,
 )
 from audit.training.causal_lm import add_adapter
-from audit.training.config import read_losses
-from audit.training.loop import VERSIONS, Hardware, Learner, PointListener, adamw
+from audit.training.config import read_losses, read_process_number
+from audit.training.loop import (
+    VERSIONS,
+    Hardware,
+    Learner,
+    PointListener,
+    adamw,
+    add_up,
+    join_processes,
+)
 
 if TYPE_CHECKING:
     from audit.deid.learn.tagger_task import TaggerTask
@@ -202,6 +212,7 @@ class CopyLearner(Learner[tuple[Batch, int]]):
 
     phase = "tuning the model"
     dropout = "tuning dropout"
+    measures_together = True
     settings: TuningSettings
 
     def __init__(
@@ -258,9 +269,13 @@ class CopyLearner(Learner[tuple[Batch, int]]):
     def compute_mean_loss(self, examples: Sequence[Example]) -> float:
         """Return the mean loss of answers in evaluation mode, in nats per token."""
         self.model.eval()
+        total = torch.zeros((), dtype=torch.float64, device=self.hardware.device)
         with torch.inference_mode():
-            total = sum(float(self._sum_loss(batch)) for batch, _ in self._make_batches(examples))
-        return total / sum(len(example.answer) for example in examples)
+            for _, (batch, _), weight in self.hardware.share_passes(self._make_batches(examples)):
+                total += self._sum_loss(batch) * weight
+        if self.hardware.n_processes > 1:
+            add_up([total])
+        return float(total) / sum(len(example.answer) for example in examples)
 
     def _make_batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
         """Yield batches, the longest examples first, with the number of tokens of all answers."""
@@ -304,51 +319,40 @@ def train_generative(
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> GenerativeFacts:
-    """Tune the model of a task, or continue a tuning that was stopped or killed."""
-    with hold_training_folder(task.folder), torch.random.fork_rng():
+    """Tune the model of a task, or continue a tuning that was stopped or killed.
+
+    Processes that torchrun started share the passes of every step; this function is for the first
+    of them, which writes files and reports.
+    """
+    tune(task, settings, progress=progress, should_stop=should_stop, on_point=on_point)
+    return GenerativeFacts.of_folder(task.folder)
+
+
+def tune(
+    task: TaggerTask,
+    settings: TuningSettings,
+    *,
+    progress: ProgressListener = lambda report: None,
+    should_stop: StopQuestion = lambda: False,
+    on_point: PointListener = lambda point: None,
+) -> None:
+    """Take part in the tuning of a task, as the first process or beside it."""
+    settings.refuse_idle(read_process_number()[1])
+    with (
+        join_processes(pick_device(task.device)) as (process, n_processes),
+        nullcontext() if process else hold_training_folder(task.folder),
+        torch.random.fork_rng(),
+    ):
         loaded = load_causal(
             task.start or Path(),
             device=task.device,
             precision=settings.precision,
             is_frozen=settings.lora is not None,
         )
-        material = read_material(task, seed=settings.seed)
-        examples, held_out = (
-            _make_task_examples(notes, settings, loaded)
-            for notes in (material.train, material.validation)
+        hardware = Hardware(
+            loaded.device, loaded.precision, process=process, n_processes=n_processes
         )
-        content = {
-            "version": _VERSION,
-            "model": loaded.digest,
-            "examples": examples.digest,
-            "held_out": held_out.digest,
-            "settings": settings.decisive(),
-            "place": [loaded.device, loaded.precision],
-        }
-        key = digest_json(content)
-
-        def write(learner: CopyLearner) -> None:
-            # The adapter is merged into the weights of the model.
-            model: Any = learner.model
-            merged_model = (
-                model if settings.lora is None else model.merge_and_unload(safe_merge=True)
-            )
-            model_folder = learner.folder / MODEL
-            _write_model(merged_model.to(loaded.stored), model_folder, parent=loaded.directory)
-            n_held_out = held_out.counts["n_notes"]
-            facts = _make_facts(task.title, settings, loaded, examples, n_held_out, learner.folder)
-            write_whole(learner.folder / TAGGER, facts.file())
-
-        learner = CopyLearner(
-            _prepare_model(loaded, settings),
-            settings=settings,
-            pad_id=loaded.tokenizer.pad_token_id or 0,
-            n_steps=settings.n_steps(len(examples.rows)),
-            rows=examples.rows,
-            held_out=held_out.rows,
-            hardware=Hardware(loaded.device, loaded.precision),
-            write=write,
-        )
+        key, learner = _make_learner(task, settings, loaded, hardware)
         learner.complete(
             task.folder,
             {"key": key},
@@ -357,7 +361,42 @@ def train_generative(
             should_stop=should_stop,
             on_point=on_point,
         )
-    return GenerativeFacts.of_folder(task.folder)
+
+
+def _make_learner(
+    task: TaggerTask, settings: TuningSettings, loaded: CausalModel, hardware: Hardware
+) -> tuple[str, CopyLearner]:
+    """Return the key of a tuning, which identifies its weights, and its learner."""
+    material = read_material(task, seed=settings.seed)
+    examples, held_out = (
+        _make_task_examples(notes, settings, loaded)
+        for notes in (material.train, material.validation)
+    )
+    content = {
+        "version": _VERSION,
+        "model": loaded.digest,
+        "examples": examples.digest,
+        "held_out": held_out.digest,
+        "settings": settings.decisive(),
+        "place": [loaded.device, loaded.precision],
+    }
+    learner = CopyLearner(
+        _prepare_model(loaded, settings),
+        settings=settings,
+        pad_id=loaded.tokenizer.pad_token_id or 0,
+        n_steps=settings.n_steps(len(examples.rows)),
+        rows=examples.rows,
+        held_out=held_out.rows,
+        hardware=hardware,
+        write=partial(
+            _write_tagger,
+            title=task.title,
+            loaded=loaded,
+            examples=examples,
+            n_held_out=held_out.counts["n_notes"],
+        ),
+    )
+    return digest_json(content), learner
 
 
 def _make_task_examples(
@@ -385,16 +424,17 @@ def _prepare_model(loaded: CausalModel, settings: TuningSettings) -> Any:
     return model
 
 
-def _make_facts(
-    title: str,
-    settings: TuningSettings,
-    loaded: CausalModel,
-    examples: Examples,
-    n_held_out: int,
-    folder: Path,
-) -> GenerativeFacts:
+def _write_tagger(
+    learner: CopyLearner, *, title: str, loaded: CausalModel, examples: Examples, n_held_out: int
+) -> None:
+    """Write the model, with the adapter merged into its weights, and then the facts."""
+    settings, folder, model = learner.settings, learner.folder, learner.model
+    if settings.lora is not None:
+        adapted_model: Any = model
+        model = adapted_model.merge_and_unload(safe_merge=True)
+    _write_model(model.to(loaded.stored), folder / MODEL, parent=loaded.directory)
     points = read_losses(folder)
-    return GenerativeFacts(
+    facts = GenerativeFacts(
         title=title,
         model=directory_digest(folder / MODEL),
         labels=examples.labels,
@@ -411,6 +451,7 @@ def _make_facts(
             "n_held_out": n_held_out,
             "device": loaded.device,
             "precision": loaded.precision,
+            "n_processes": learner.hardware.n_processes,
             "versions": {**VERSIONS},
         },
         measured={
@@ -419,6 +460,7 @@ def _make_facts(
             "validation": points[-1].held_out,
         },
     )
+    write_whole(folder / TAGGER, facts.file())
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:
