@@ -94,6 +94,7 @@ class Part(BaseModel):
         hide_input_in_errors=True,
         validate_by_name=True,
         validate_by_alias=True,
+        defer_build=True,
     )
 
     def to_json(self) -> dict[str, Any]:

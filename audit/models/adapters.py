@@ -80,7 +80,12 @@ class AdapterSettings(BaseModel):
     """The settings that determine what an adapter computes, each within its bounds."""
 
     model_config = ConfigDict(
-        strict=True, frozen=True, extra="ignore", allow_inf_nan=False, hide_input_in_errors=True
+        strict=True,
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
     r: Rank = 8

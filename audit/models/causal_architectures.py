@@ -74,7 +74,9 @@ _ROTARY_SETTINGS: Mapping[str, tuple[set[str], set[str]]] = {
 class Rotary(BaseModel):
     """Settings of rotary positions, in the old form (`type`) or that of today (`rope_type`)."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True
+    )
 
     rope_type: RotaryKind | None = None
     type: RotaryKind | None = None

@@ -38,7 +38,9 @@ RopeTheta = Annotated[float, Field(gt=0, le=1e9)]
 class RopeParameters(BaseModel):
     """Settings of rotary positions; other kinds than the plain one are refused."""
 
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True
+    )
 
     rope_type: Literal["default"] = "default"
     rope_theta: RopeTheta
@@ -56,7 +58,12 @@ class ModelConfig(BaseModel):
     """
 
     model_config = ConfigDict(
-        strict=True, frozen=True, extra="ignore", allow_inf_nan=False, hide_input_in_errors=True
+        strict=True,
+        frozen=True,
+        extra="ignore",
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+        defer_build=True,
     )
 
     architecture: ClassVar[str]

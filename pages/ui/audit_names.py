@@ -213,17 +213,7 @@ def make_list(
         )
     with right:
         draw_remark(say, "audit_draw")
-        kind_sizes = {
-            kind: st.number_input(
-                say.text(f"kind_{kind}"),
-                min_value=0,
-                max_value=MAX_DRAWN,
-                step=10,
-                key=_box_key(f"draw_{kind}"),
-                help=say.text(f"audit_draw_{kind}_help"),
-            )
-            for kind in DRAWN
-        }
+        kind_sizes = _ask_drawn_sizes(say)
     place = files.empty()
 
     def listen(progress: Progress) -> None:
@@ -249,6 +239,21 @@ def make_list(
     elif control_files:
         draw_remark(say, "audit_own_alone")
     return view
+
+
+def _ask_drawn_sizes(say: Words) -> dict[str, int]:
+    """Draw one box for each kind of drawn controls; return their numbers."""
+    return {
+        kind: st.number_input(
+            say.text(f"kind_{kind}"),
+            min_value=0,
+            max_value=MAX_DRAWN,
+            step=10,
+            key=_box_key(f"draw_{kind}"),
+            help=say.text(f"audit_draw_{kind}_help"),
+        )
+        for kind in DRAWN
+    }
 
 
 def draw_source(say: Words, view: KeptNames) -> KeptNames:

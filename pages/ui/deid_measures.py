@@ -181,6 +181,12 @@ def draw_headline(say: Words, view: Score) -> None:
     if leaks:
         key, icon = "deid_measures_show_readable", "visibility"
         draw_button(say, key, kind="primary", icon=icon, on_click=show_readable, n=f"{leaks:,}")
+    if lines := _list_limits(say, view):
+        st.html(blocks.bullet_list(lines))
+
+
+def _list_limits(say: Words, view: Score) -> list[str]:
+    """Return what limits the figures: notes and labels left out, kinds kept, types never seen."""
     counts = {
         "n_gold_only": view.n_gold_only,
         "n_predicted_only": view.n_predicted_only,
@@ -204,8 +210,7 @@ def draw_headline(say: Words, view: Score) -> None:
     if kinds:
         names_text = ", ".join(say.sentences.get(f"deid_measures_unseen_{x}", x) for x in kinds)
         lines.append(say.text("deid_measures_unseen_kinds", kinds=names_text))
-    if lines:
-        st.html(blocks.bullet_list(lines))
+    return lines
 
 
 # Rates of spans and of notes.
