@@ -670,79 +670,89 @@ class LeakageTables(Part):
 def leakage_markdown(tables: LeakageTables) -> str:
     """Return the tables with 95 % intervals, as Markdown."""
     order = tables.order
-    split_codes = {arm.code for arm in tables.arms if 0 < arm.n_exposed < arm.n_patients}
     parts = [
         f"Demo hospital ({order.language}): {tables.n_notes:,} notes, {tables.n_patients} named "
         f"patients; mode {order.mode}, {order.epochs:g} epochs, seed {order.seed}.",
         "**What each arm replaces**",
-        markdown_table(
-            (
-                "Arm",
-                "Mentions left",
-                "Patients with a name left",
-                "Doctors left",
-                "Other text replaced",
-                "Steps",
-                "Loss, nats",
-            ),
-            [
-                (
-                    arm.code,
-                    f"{format_counts(arm.left)} ({100 * arm.left.value:.1f} %)",
-                    f"{arm.n_exposed} of {arm.n_patients}",
-                    f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
-                    f"{100 * arm.other_chars:.1f} %",
-                    arm.n_steps,
-                    decimal(arm.loss, digits=2),
-                )
-                for arm in tables.arms
-            ],
-        ),
+        _arms_markdown(tables),
         "**Leakage against missed names: scenario 2, AUC**",
-        markdown_table(
-            (
-                "Arm",
-                "Negatives",
-                "AUC",
-                "TPR at 1 % FPR",
-                "TPR at 10 % FPR",
-                "minus raw",
-                "minus perfect",
-                "q ≤ 0.05",
-            ),
-            [
-                (
-                    row.code,
-                    row.controls,
-                    *map(_format_range, (row.auc, row.tpr_at_1, row.tpr_at_10)),
-                    *map(_format_range, (row.minus_raw, row.minus_perfect)),
-                    format_counts(row.flagged),
-                )
-                for row in tables.leaks
-                if row.group == ALL
-            ],
-        ),
+        _leaks_markdown(tables),
         "**Patients whose name was left, and those whose name was caught: scenario 2, AUC**",
-        markdown_table(
-            ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect", "q ≤ 0.05"),
-            [
-                (
-                    row.code,
-                    row.controls,
-                    _GROUP_WORDS[row.group],
-                    row.n_members,
-                    *map(_format_range, (row.auc, row.minus_raw, row.minus_perfect)),
-                    format_counts(row.flagged),
-                )
-                for row in tables.leaks
-                if row.group != ALL and row.code in split_codes
-            ],
-        ),
+        _groups_markdown(tables),
         "In brackets 95 % intervals: bootstrap over names, DeLong for differences on the same "
         "names. One training an arm: the intervals know nothing of another seed. The attacker of "
         "scenario 2 holds the same passages in all arms, the name's place masked.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _arms_markdown(tables: LeakageTables) -> str:
+    columns = (
+        "Arm",
+        "Mentions left",
+        "Patients with a name left",
+        "Doctors left",
+        "Other text replaced",
+        "Steps",
+        "Loss, nats",
+    )
+    rows = [
+        (
+            arm.code,
+            f"{format_counts(arm.left)} ({100 * arm.left.value:.1f} %)",
+            f"{arm.n_exposed} of {arm.n_patients}",
+            f"{arm.n_staff - arm.n_staff_whole} of {arm.n_staff}",
+            f"{100 * arm.other_chars:.1f} %",
+            arm.n_steps,
+            decimal(arm.loss, digits=2),
+        )
+        for arm in tables.arms
+    ]
+    return markdown_table(columns, rows)
+
+
+def _leaks_markdown(tables: LeakageTables) -> str:
+    columns = (
+        "Arm",
+        "Negatives",
+        "AUC",
+        "TPR at 1 % FPR",
+        "TPR at 10 % FPR",
+        "minus raw",
+        "minus perfect",
+        "q ≤ 0.05",
+    )
+    rows = [
+        (
+            row.code,
+            row.controls,
+            *map(_format_range, (row.auc, row.tpr_at_1, row.tpr_at_10)),
+            *map(_format_range, (row.minus_raw, row.minus_perfect)),
+            format_counts(row.flagged),
+        )
+        for row in tables.leaks
+        if row.group == ALL
+    ]
+    return markdown_table(columns, rows)
+
+
+def _groups_markdown(tables: LeakageTables) -> str:
+    split_codes = {arm.code for arm in tables.arms if 0 < arm.n_exposed < arm.n_patients}
+    rows = [
+        (
+            row.code,
+            row.controls,
+            _GROUP_WORDS[row.group],
+            row.n_members,
+            *map(_format_range, (row.auc, row.minus_raw, row.minus_perfect)),
+            format_counts(row.flagged),
+        )
+        for row in tables.leaks
+        if row.group != ALL and row.code in split_codes
+    ]
+    return markdown_table(
+        ("Arm", "Negatives", "Patients", "n", "AUC", "minus raw", "minus perfect", "q ≤ 0.05"), rows
+    )
 
 
 def _format_range(estimate: Estimate) -> str:

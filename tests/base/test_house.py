@@ -15,7 +15,6 @@ LONG_FUNCTIONS = {
     "audit/deid/find/causal_model.py": {"read": 61},
     "audit/deid/sets/tagging.py": {"tag_notes": 61},
     "audit/deid/tasks.py": {"tagging_task": 64},
-    "audit/experiment/leakage.py": {"leakage_markdown": 76},
     "audit/experiment/paper.py": {"run_experiment": 62},
     "audit/names/lists.py": {"make_draft": 60},
     "audit/run.py": {"run_audit": 63, "_collect_notes": 71},
