@@ -738,7 +738,7 @@ def _leaks_markdown(tables: LeakageTables) -> str:
 
 def _groups_markdown(tables: LeakageTables) -> str:
     split_codes = {arm.code for arm in tables.arms if 0 < arm.n_exposed < arm.n_patients}
-    rows = [
+    rows: list[tuple[str | float | None, ...]] = [
         (
             row.code,
             row.controls,
