@@ -34,7 +34,7 @@ from audit.shelf import Shelf, is_code, take_lock, write_whole
 from audit.task import Record
 from cache.store import Store
 
-_MAKE_AUDITS = ("audit", "demo", "experiment", "leakage")
+_MAKE_AUDITS = ("audit", "demo", "experiment", "leakage", "tagger_audit")
 """Jobs that read and write evidence."""
 _FILE = "retention.json"
 _DAY = 86_400.0

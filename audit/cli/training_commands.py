@@ -17,17 +17,22 @@ from audit.cli.commands import (
     is_absent,
     is_given,
 )
+from audit.cli.deid_options import find_tagger_id
 from audit.deid.find.taggers import (
     DEFAULT,
     RULES,
+    TRAINED,
+    tagger_dir,
 )
-from audit.experiment import leakage, paper
+from audit.deid.learn.tagger_task import TuningSettings
+from audit.experiment import leakage, paper, tagger_audit
 from audit.models.inspect import inspect_model
 from audit.models.registry import resolve_model_path
 from audit.progress import say
 from audit.shelf import is_code, write_private
 from audit.training.config import (
     ADAPTER_RATE,
+    Lora,
     TrainSettings,
     find_largest_pass,
     read_process_number,
@@ -171,3 +176,52 @@ def make_leakage_task(options: Options, *, is_quick: bool) -> leakage.LeakageTas
     """Return the task of the given options; without a tagger, it uses the shipped ones."""
     defaults = leakage.LeakageTask(taggers=(RULES, DEFAULT))
     return (leakage.make_quick_order(defaults) if is_quick else defaults).with_(**options)
+
+
+_TUNED = tuple(TuningSettings.model_fields.keys() - {"lora", *tagger_audit.FROM_ORDER})
+
+
+@command(
+    Dependence({"adapted"}, is_given("lora"), needs="--lora"),
+    Dependence({"names", "passages"}, is_given("tagger"), needs="--tagger"),
+    Dependence({"tuned", "lora", "adapted", "language"}, is_absent("tagger"), clashes="--tagger"),
+)
+def deid_selfaudit(
+    *,
+    options: Annotated[Options, FieldsOf(tagger_audit.TaggerAuditTask)],
+    model: Annotated[
+        str,
+        "directory of the causal model that the tagger is tuned from; without it that of the demo "
+        "hospital",
+    ] = "",
+    tagger: Annotated[
+        str,
+        "trained/ID or the folder of a generative tagger; without it one is tuned on the demo "
+        "hospital's notes, and another on the same notes with other names",
+    ] = "",
+    tuned: Annotated[
+        Options,
+        FieldsOf(
+            TuningSettings, only=_TUNED, prefix="gen-", defaults=tagger_audit.TUNING.model_dump()
+        ),
+    ],
+    lora: Annotated[bool, "tune an adapter (needs peft) and merge it into the model"] = False,
+    adapted: Annotated[Options, FieldsOf(Lora, prefix="lora-")],
+) -> Result:
+    """Audit a generative tagger beside the model that it was tuned from."""
+    task = tagger_audit.TaggerAuditTask(
+        **options,
+        base=resolve_model_path(model, option="--model") if model else None,
+        tagger=_find_tagger_folder(tagger) if tagger else None,
+        tuning=tagger_audit.TUNING.with_(**tuned, lora=Lora(**adapted) if lora else None),
+    )
+    answer_task(task)
+    say((task.out / tagger_audit.TABLES_MD).read_text(encoding="utf-8"))
+    result: Result = json.loads((task.out / tagger_audit.TABLES_JSON).read_text(encoding="utf-8"))
+    return result
+
+
+def _find_tagger_folder(name: str) -> Path:
+    """Return the folder of a trained tagger, given by its identifier or its folder."""
+    tagger_id = find_tagger_id(name)
+    return tagger_dir(tagger_id) if tagger_id.startswith(TRAINED) else Path(tagger_id)

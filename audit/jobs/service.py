@@ -34,6 +34,7 @@ KINDS = {
     "corpus": "audit.corpus.make:CorpusTask",
     "experiment": "audit.experiment.paper:ExperimentTask",
     "leakage": "audit.experiment.leakage:LeakageTask",
+    "tagger_audit": "audit.experiment.tagger_audit:TaggerAuditTask",
     "tagger": "audit.deid.learn.tagger_task:TaggerTask",
     "tagging": "audit.deid.tasks:TaggingTask",
     "score": "audit.deid.measure.scoring:ScoreTask",
