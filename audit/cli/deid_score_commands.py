@@ -13,9 +13,11 @@ from audit.cli.commands import FieldsOf, Options, Result, command, make_absolute
 from audit.cli.deid_options import Beside, PolicyName, is_tagger_id, join_tagger_ids, read_labels
 from audit.cli.printing import format_table
 from audit.deid.find.tagger import TAGGER
+from audit.deid.measure.paper_tables import paper_markdown
 from audit.deid.measure.score_report import (
     SCORES,
     SHARES,
+    Score,
     ScoreSummary,
     Source,
     compare_all,
@@ -58,19 +60,25 @@ def deid_score(
     outputs: Annotated[
         Path | None, "JSONL of a model's own texts with tags: doc_id, output"
     ] = None,
+    tagger: Annotated[
+        str | None, "a tagger that marks the gold notes, as of `deid compare`"
+    ] = None,
     options: Annotated[Options, FieldsOf(ScoreTask)],
     policy: PolicyName = ALL_OUT.title,
     label_map: Annotated[Path | None, "JSON object from label to type"] = None,
     misses: Annotated[Path | None, "write every miss: a CSV (holds text of notes)"] = None,
+    paper: Annotated[Path | None, "write the rates beside the paper's tables: Markdown"] = None,
 ) -> Result:
     """Measure predicted spans against gold spans."""
-    if (pred is None) == (outputs is None):
-        raise AuditError("Give one of the two.", where="--pred, --outputs")
+    if sum(choice is not None for choice in (pred, outputs, tagger)) != 1:
+        raise AuditError("Give one of the three.", where="--pred, --outputs, --tagger")
     options |= read_labels(label_map)
     golds = Source(kind="given", ref=handed_in.keep_path(gold, subject=GOLD))
     if outputs:
         copies = handed_in.keep_outputs(read_bytes(outputs, where="--outputs"), subject=PREDICTED)
         predicted = Source(kind="outputs", ref=copies.digest)
+    elif tagger:
+        predicted = _find_predictions(tagger, other_names=())
     else:
         predicted = Source(kind="given", ref=handed_in.keep_path(pred or Path(), subject=PREDICTED))
     stated = find_policy(policy)
@@ -81,22 +89,11 @@ def deid_score(
         access_log.record("exported", what="misses", names="full")
         # Half a surrogate pair, which is no UTF-8, becomes a question mark.
         write_whole(misses, misses_csv(read_cases(score.path)).encode("utf-8", "replace"))
+    if paper:
+        write_whole(paper, paper_markdown(score).encode())
     _say_score(score.summary)
-    unknown = ", ".join(score.unknown_labels[:_MAX_SHOWN])
-    counted = (
-        (score.n_gold_only, "notes were not predicted: their spans count as missed."),
-        (score.n_predicted_only, "predicted notes have no gold and were left out."),
-        (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
-    )
-    unseen = [
-        f"The gold has none of these {level}, so nothing is known about them: {', '.join(names)}"
-        for level, names in zip(("types", "kinds"), score.summary.unseen, strict=True)
-        if names
-    ]
-    for line in unseen:
-        say(line)
     result = score.summary.plain() | {
-        "notes": [*(f"{n} {sentence}" for n, sentence in counted if n), *unseen],
+        "notes": _say_limits(score),
         "score_id": score_id,
         "kept": "The score is kept with the text around its spans. The page of measures removes it,"
         f" and so does `python -m audit deid forget {score_id}`.",
@@ -198,6 +195,24 @@ def deid_forget(identifier: Annotated[str, "of a score, or of a release of `deid
     (RELEASES if is_release else SCORES).forget(identifier)
     handed_in.clear_uploads()
     return {"forgotten": identifier}
+
+
+def _say_limits(score: Score) -> list[str]:
+    """Return what limits a score: notes and labels left out, and what the gold lacks, said here."""
+    unknown = ", ".join(score.unknown_labels[:_MAX_SHOWN])
+    counted = (
+        (score.n_gold_only, "notes were not predicted: their spans count as missed."),
+        (score.n_predicted_only, "predicted notes have no gold and were left out."),
+        (len(score.unknown_labels), f"labels are not in the map and were kept: {unknown}"),
+    )
+    unseen = [
+        f"The gold has none of these {level}, so nothing is known about them: {', '.join(names)}"
+        for level, names in zip(("types", "kinds"), score.summary.unseen, strict=True)
+        if names
+    ]
+    for line in unseen:
+        say(line)
+    return [*(f"{n} {sentence}" for n, sentence in counted if n), *unseen]
 
 
 def _say_score(summary: ScoreSummary) -> None:

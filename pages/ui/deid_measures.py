@@ -10,6 +10,7 @@ from itertools import product
 import pandas as pd
 import streamlit as st
 
+from audit.deid.measure.paper_tables import lay_out_tables, published_deid
 from audit.deid.measure.score_report import (
     HEADLINE_CRITERION,
     MISSES,
@@ -21,7 +22,6 @@ from audit.deid.measure.score_report import (
     SpanCase,
     find_readable,
     misses_csv,
-    published_deid,
 )
 from audit.deid.measure.scoring import ScoreTask
 from audit.deid.measure.span_matching import ANY, CRITERIA, MISSED, SPURIOUS
@@ -638,6 +638,36 @@ def _points_cell(difference: Estimate) -> Cell:
     return replace(cell, text="+" * (percent_points.value > 0) + cell.text)
 
 
+def draw_paper(say: Words, view: Score) -> None:
+    """Draw the rates of a score beside those of the paper, laid out as its tables."""
+    criterion = choose(say, "deid_measures_criterion", CRITERIA[::-1])
+    for table in lay_out_tables(view):
+        if table.criterion != criterion:
+            continue
+        rows: list[Sequence[Content]] = []
+        for row in table.rows:
+            cells: list[Content] = []
+            for rate, printed in zip(row.rates, row.printed, strict=True):
+                cells += [estimate_cell(rate), table.format_printed(printed)]
+            rows.append([label_name(say, row.label), row.n_gold, *cells])
+        sides = [
+            (f"deid_measures_rate_{measure}", f"deid_measures_paper_{side}")
+            for measure in table.measures
+            for side in ("own", "printed")
+        ]
+        draw_heading(say, "deid_measures_paper_table", number=table.number)
+        header: list[str | tuple[str, str]] = [
+            "deid_measures_label",
+            "deid_measures_n_gold",
+            *sides,
+        ]
+        draw_table(say, "deid_measures_paper", Table(header, rows), variant=table.number)
+    if view.seconds is not None:
+        pace = decimal(view.seconds / view.summary.n_documents, digits=3)
+        draw_remark(say, "deid_measures_paper_seconds", seconds=pace)
+    st.html(blocks.heading("", below=published_deid().source))
+
+
 def draw_published(say: Words) -> None:
     """Draw the paper's tables in a folded section."""
     paper = published_deid()
@@ -677,5 +707,6 @@ PARTS = {
     "matrix": draw_matrix,
     "misses": draw_misses,
     "compare": draw_compare,
+    "paper": draw_paper,
 }
 """Part of a score, by its code in `?part=` -> the function that draws it."""

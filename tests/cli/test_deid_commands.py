@@ -92,6 +92,32 @@ def test_tag_then_score_then_the_list_of_misses(tmp_path, gold, capsys):
     assert "The gold has none of these kinds" in errors
 
 
+def test_one_command_tags_measures_and_writes_the_tables_of_the_paper(tmp_path, gold):
+    tables = tmp_path / "paper.md"
+    scores = deid(
+        "score", "--gold", gold, "--tagger", "rules", "--paper", tables, "--replicates", 20
+    )
+    assert SCORES.get(scores["score_id"]).seconds is not None
+    text = tables.read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert [line for line in text.splitlines() if line.startswith("**")] == [
+        "**Table 3 (label-relaxed)**",
+        "**Table 4 (label-relaxed)**",
+        "**Table 6 (strict)**",
+        "**Table 7 (relaxed)**",
+        "**Table 8 (strict)**",
+        "**Table 9 (relaxed)**",
+    ]
+    # Of two quasi-identifiers the rules find one; the paper's note-level rate stands beside it.
+    _, third, fourth, *_ = text.split("**Table")
+    (found,) = [line for line in third.splitlines() if line.startswith("| quasi_identifier")]
+    assert "| 2 (few) | 100.0 %" in found and "50.0 %" in found and "paper 94.8 %" in found
+    (found,) = [line for line in fourth.splitlines() if line.startswith("| quasi_identifier")]
+    assert "0.0 %" in found and "paper 42.64 %" in found
+    assert "seconds a note" in text and "高橋" not in text
+    with pytest.raises(AuditError, match="Give one of the three"):
+        deid("score", "--gold", gold, "--tagger", "rules", "--pred", gold)
+
+
 def test_other_label_sets_are_kept_mapped_or_refused_and_copies_are_scored(tmp_path, capsys):
     spans = ((0, 3, "DOCTOR-NAME"), (4, 7, "FECHAS"), (8, 9, "ROOM-X"))
     gold = write_records(tmp_path / "g", note("1", "Ana hoy 7", *spans))

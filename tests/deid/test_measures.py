@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.deid.measure.paper_tables import published_deid
 from audit.deid.measure.score_report import (
     SpanCase,
     misses_csv,
-    published_deid,
     score_pairs,
     score_summary,
 )

@@ -90,6 +90,18 @@ def test_what_stays_readable_leads_and_a_click_opens_it() -> None:
     assert "readable" not in again.query_params
 
 
+def test_the_paper_stands_beside_the_score() -> None:
+    keep_made_score()
+    app = open_page("deidentify", tab="measures", part="paper")
+    page_text = texts(app)
+    assert "Table 3 of the paper" in page_text and "Table 4 of the paper" in page_text
+    assert "Table 6 of the paper" not in page_text and "42.64 %" in page_text
+    app = open_page("deidentify", tab="measures", part="paper", criterion="strict")
+    page_text = texts(app)
+    assert "Table 6 of the paper" in page_text and "Table 8 of the paper" in page_text
+    assert "84.7 %" in page_text and "32.82 %" in page_text
+
+
 def test_a_cell_shows_its_spans_only_after_names_are_revealed() -> None:
     keep_made_score()
     app = open_page("deidentify", tab="measures", part="matrix")

@@ -9,7 +9,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -649,25 +648,3 @@ def compare_scores(first: str, *, second: str, criterion: str) -> ScoreCompariso
         ),
         n_both=len(missed_by_first.keys() & missed_by_second.keys()),
     )
-
-
-class PublishedDeid(Record):
-    """The paper's figures (Yada et al., tables 1, 3 and 6 to 9, figure 2), as printed.
-
-    By criterion and label, `percent` has precision, recall and F1, and `records` has complete,
-    clean and exact, all in percent. `matrix` is figure 2, label-relaxed, with its margins.
-    """
-
-    source: str
-    n_notes: int
-    n_gold: dict[str, int]
-    percent: dict[str, dict[str, tuple[float, ...]]]
-    records: dict[str, dict[str, tuple[float, ...]]]
-    matrix: dict[str, dict[str, int]]
-
-
-@cache
-def published_deid() -> PublishedDeid:
-    """Return the paper's figures."""
-    path = Path(__file__).with_name("published_deid.json")
-    return PublishedDeid.read(path.read_bytes(), where=path.name)
