@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from audit.attack.plan import list_phases
 from audit.attack.question import (
+    DEMO_CAUSAL_PROMPT,
     JAPANESE_PROMPT,
     AuditRequest,
     ContinuationSettings,
@@ -43,8 +44,6 @@ CAUSAL_HOSPITAL, CAUSAL_SIBLING = "hospital-20", "hospital-5"
 CAUSAL_EXPOSURES = ("hospital-1.6", "hospital-5", "adapter-5", "adapter-20")
 
 
-_CAUSAL_PROMPT = "service : medicine hpi :"
-"""The beginning of the demo hospital's notes, after which a name stands."""
 _N_CAUSAL_PASSAGES = 40
 
 
@@ -103,7 +102,7 @@ class DemoTask(Task):
             passages=passage_set if scenario == 2 else None,
             generation=GenerationSettings(n_documents=self.n_documents, **prompt),
             posterior=PosteriorSettings(n_inputs=self.n_inputs, n_chain_inputs=0),
-            sampling=SamplingSettings(n_documents=self.n_documents, prompt=_CAUSAL_PROMPT),
+            sampling=SamplingSettings(n_documents=self.n_documents, prompt=DEMO_CAUSAL_PROMPT),
             continuation=ContinuationSettings(n_inputs=min(self.n_inputs, _N_CAUSAL_PASSAGES)),
             seed=self.seed,
             device=self.device,

@@ -34,6 +34,7 @@ from audit.names.lists import KeptNames, KeptPassages
 from audit.report.audit_store import is_kept, read_finished_sizes
 from audit.report.report import choose_audit
 from audit.run import AuditInputs, AuditTask
+from audit.training.trainings import find_header
 from audit.words import Words
 from pages.ui import blocks, cached, conversion_panel, section
 from pages.ui.access import may, may_or_explain
@@ -102,7 +103,9 @@ def draw(say: Words) -> None:
         is_causal = asks_causal_models(pair, again=again)
         attacker = attempt(
             say,
-            lambda: draw_attacker(say, candidates=candidates, again=again, is_causal=is_causal),
+            lambda: draw_attacker(
+                say, candidates=candidates, again=again, is_causal=is_causal, pair=pair
+            ),
         )
         is_done(attacker is not None)
     with first if is_whole else rest, st.container(border=True, key="audit_plan"):
@@ -301,10 +304,16 @@ def draw_traits(say: Words, check: PairCheck, digests: dict[str, str]) -> None:
 
 
 def draw_attacker(
-    say: Words, *, candidates: Candidates | None, again: AuditInputs | None, is_causal: bool
+    say: Words,
+    *,
+    candidates: Candidates | None,
+    again: AuditInputs | None,
+    is_causal: bool,
+    pair: Pair | None,
 ) -> Attacker:
     """Draw both scenarios, the presets and, folded away, every setting.
 
+    A causal model that was trained here is asked after the text that stood before its notes.
     Raises as `Record.with_`.
     """
     scenario = int(choose(say, "audit_has", list(map(str, SCENARIOS)), parameter="scenario"))
@@ -319,7 +328,11 @@ def draw_attacker(
     preset = choose(say, f"audit_preset_{attack}", codes, parameter="preset")
     settings: Settings = presets[preset]
     if candidates is not None and preset != "same" and "prompt" in type(settings).model_fields:
-        settings = settings.with_(prompt=choose_prompt(candidates, is_causal=is_causal))
+        general = None if pair is None else pair["general"].path
+        prompt = choose_prompt(candidates, is_causal=is_causal, general=general)
+        settings = settings.with_(prompt=prompt)
+    if is_causal and pair is not None and preset != "same":
+        settings = settings.with_(header=find_header(pair["hospital"]))
     run_settings = again.run_settings if again is not None else RunSettings()
 
     def ask_settings(defaults: Any, *, words: str = "audit") -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from audit.attack import prompts
 from audit.attack.cohort import count_group_controls, smallest_detectable_auc
 from audit.attack.judgement import find_group_controls
 from audit.attack.question import (
+    DEMO_CAUSAL_PROMPT,
     JAPANESE_CAUSAL_PROMPT,
     JAPANESE_PROMPT,
     AuditRequest,
@@ -27,6 +29,7 @@ from audit.attack.question import (
 )
 from audit.attack.routes import controls_needed
 from audit.attack.verdicts import NAMED_TOGETHER
+from audit.home import DEMO_HOSPITAL
 from audit.models.inspect import inspect_model, is_adapter
 from audit.models.limited import call_limited
 from audit.models.model_folder import find_display_name
@@ -320,9 +323,17 @@ def _count_causal_tokens(request: AuditRequest) -> dict[str, float]:
     return {"continuation": sizes["continuation"] * (float(np.mean(lengths)) + per_text)}
 
 
-def choose_prompt(candidates: Candidates, *, is_causal: bool = False) -> str:
-    """Return the default prompt: the paper's, or for Japanese names that of Japanese notes."""
+def choose_prompt(
+    candidates: Candidates, *, is_causal: bool = False, general: Path | None = None
+) -> str:
+    """Return the default prompt: the paper's, or for Japanese names that of Japanese notes.
+
+    For causal models it is the beginning of a note, and if `general` is the demo hospital's, that
+    of the demo's notes.
+    """
     is_japanese = pool_for(candidates).locale == "ja_JP"
+    if is_causal and general is not None and general.is_relative_to(DEMO_HOSPITAL):
+        return DEMO_CAUSAL_PROMPT
     if is_causal:
         return JAPANESE_CAUSAL_PROMPT if is_japanese else SamplingSettings().prompt
     return JAPANESE_PROMPT if is_japanese else GenerationSettings().prompt

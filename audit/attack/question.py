@@ -177,6 +177,8 @@ class PosteriorSettings(Record):
 
 CAUSAL_PROMPT, JAPANESE_CAUSAL_PROMPT = "Patient:", "患者氏名："
 """Beginnings of notes; the hospital's own, which the user knows, find more."""
+DEMO_CAUSAL_PROMPT = "service : medicine hpi :"
+"""The beginning of the English demo hospital's notes, after which a name stands."""
 _HEADER = (
     "causal models: the text that stood before every note in training, such as the beginning that "
     "a chat template writes; special tokens are written as they are"

@@ -72,8 +72,6 @@ GIVEN, OWN, NULL = "given", "tagger", "null"
 """The arms: a tagger of the user's; one of the demo's notes; one of these with other names."""
 _STAND_IN = "[NAME]"
 """What stands for the name in a de-identified note."""
-DEMO_PROMPT = "service : medicine hpi :"
-"""The beginning of the English demo hospital's notes, after which a name stands."""
 TUNING = TuningSettings(
     n_epochs=10.0,
     batch=16,
@@ -172,9 +170,9 @@ class TaggerAuditTask(Task):
     @property
     def shown_prompt(self) -> str:
         """How the copied notes begin, in scenario 1."""
-        if not self.prompt and self.names is None and self.language == "en":
-            return DEMO_PROMPT
-        return self.prompt or choose_prompt(self.read_candidates(), is_causal=True)
+        return self.prompt or choose_prompt(
+            self.read_candidates(), is_causal=True, general=self.general
+        )
 
     def question(self) -> Question:
         """Return the question; its folder is part of it."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -472,6 +473,15 @@ def find_pair(model: TrainedModel, *, models: Iterable[RegisteredModel]) -> dict
         "general": parent.model_id if parent else "",
         "hospital": f"{TRAINED_LABEL}/{model.run_id}",
     }
+
+
+def find_header(model: RegisteredModel) -> str:
+    """Return the text before every note that a listed model learned from; "" if none is known."""
+    if not model.model_id.startswith(f"{TRAINED_LABEL}/"):
+        return ""
+    with suppress(AuditError):
+        return MODELS.read_folder(model.path.parent).facts.header
+    return ""
 
 
 def find_trained_model(corpus_id: str) -> TrainedModel | None:

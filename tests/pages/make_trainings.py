@@ -62,6 +62,7 @@ def make_training(
         kernels="mkl",
         versions={},
         created="2026-11-21T10:00:00+00:00",
+        header=settings.header if settings else "",
     )
     write_whole(folder / TRAINING, facts.to_bytes())
     for step, value in zip((0, 10, 20), held_out, strict=False):

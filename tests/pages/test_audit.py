@@ -441,6 +441,7 @@ def test_causal_models_have_settings_of_their_own(
     assert {"Tokens after the prompt", "Prompt", "Text before every note"} <= shown
     assert not any("MASK" in text or "dropout" in text.lower() for text in shown)
     assert "write documents from left to right" in texts(app)
+    assert box(app, "text_area", "_prompt").value == "service : medicine hpi :"
     assert "100 documents, and every name once after the prompt." in plan_of(app)
     box(app, "text_area", "_prompt").set_value("hpi :\n").run()
     press(app, "start")

@@ -151,7 +151,7 @@ def test_auditing_a_model_chooses_the_pair(parent: Path) -> None:
 @pytest.mark.long
 def test_an_adapter_that_was_trained_here_is_audited_on_its_base() -> None:
     causal = DEMO_HOSPITAL / "en" / "causal"
-    settings = TrainSettings(is_causal=True, lora_rank=8, n_steps=20)
+    settings = TrainSettings(is_causal=True, lora_rank=8, n_steps=20, header="<s>Ward 3.\n")
     folder = make_training(causal / "general", settings=settings)
     shutil.rmtree(folder / "model")
     shutil.copytree(causal / "adapter-20", folder / "model")
@@ -162,6 +162,10 @@ def test_an_adapter_that_was_trained_here_is_audited_on_its_base() -> None:
     assert parameter(app, "general") == "demo:en/causal/general"
     assert parameter(app, "hospital") == f"trained/{RUN}"
     assert "names general as its base" in texts(app)
+    # The model is asked after the text that stood before its notes.
+    assert "<s>Ward 3.\n" in [area.value for area in app.text_area]
+    app.selectbox(key="pick_hospital").select("demo:en/causal/adapter-20").run()
+    assert "<s>Ward 3.\n" not in [area.value for area in app.text_area]
 
 
 def test_one_button_trains_a_sibling_by_the_same_recipe(parent: Path) -> None:
