@@ -134,6 +134,15 @@ class TuningSettings(ScheduledSettings):
         default=32_768, ge=64, le=1_000_000, description="of instruction, note and copy together"
     )
     """The model's own limit also applies."""
+    packed_tokens: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="of a row in which windows stand one behind the other, a row a pass, none "
+        "seeing another; 0: rows of one window",
+    )
+    """A longer window has a row of its own. Positions begin again in each window, so a row may be
+    longer than the model's own limit."""
     overlap: int = Field(
         default=200, ge=0, le=10_000, description="characters that windows of a long note share"
     )
@@ -143,6 +152,24 @@ class TuningSettings(ScheduledSettings):
     )
     lora: Lora | None = None
     """None: all weights are tuned."""
+
+    @model_validator(mode="after")
+    def _check_rows(self) -> Self:
+        if self.packed_tokens and self.micro_batch != 1:
+            raise AuditError(
+                "A pass is one row of packed windows; `micro_batch` has no effect on it.",
+                where=WHERE,
+                do="Set `packed_tokens` to the tokens of a pass, and leave `micro_batch` out.",
+            )
+        return self
+
+    def refuse_idle(self, n_processes: int) -> None:
+        """Refuse a number of processes that does not divide the passes of a step.
+
+        Packed rows differ in number from step to step, so some processes wait in some steps.
+        """
+        if not self.packed_tokens:
+            super().refuse_idle(n_processes)
 
     @property
     def highest_rate(self) -> float:

@@ -37,7 +37,7 @@ from audit.deid.find.causal_model import (
 from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import GenerativeFacts
 from audit.deid.find.windows import Window
-from audit.deid.learn.tagger_task import TuningSettings
+from audit.deid.learn.tagger_task import WHERE, TuningSettings
 from audit.deid.learn.training import read_material
 from audit.errors import AuditError
 from audit.models.library import Tokenizer
@@ -177,19 +177,23 @@ IGNORED = -100
 
 
 class Batch(NamedTuple):
-    """Examples of one pass, padded on the right.
+    """Examples of one pass; K positions predict a token of an answer in one of the rows.
 
-    `ids` and `attended` are [B, L]; padding is not attended to. `targets` [B, K] are the tokens
-    behind positions L - K to L - 1; `IGNORED` for a token of a prompt and for padding.
+    `ids` [B, L] are padded on the right, or hold several examples one behind the other. `attended`
+    [B, L] is 0 for padding. `positions` [B, L] count from 0 again in each of several examples, of
+    which none sees another; None if a row is one example. `kept` [K] are the positions, `targets`
+    [B, K] the tokens behind them, `IGNORED` for a token of a prompt and for padding.
     """
 
     ids: Tensor
-    attended: Tensor
+    attended: Tensor | None
+    positions: Tensor | None
+    kept: Tensor
     targets: Tensor
 
 
-def make_batch(examples: Sequence[Example], *, pad_id: int) -> Batch:
-    """Return examples as one padded batch."""
+def pad_examples(examples: Sequence[Example], *, pad_id: int) -> Batch:
+    """Return examples as the rows of a batch."""
     n_longest = max(example.n_tokens for example in examples)
     ids = torch.full((len(examples), n_longest), pad_id)
     attended = torch.zeros_like(ids)
@@ -200,7 +204,80 @@ def make_batch(examples: Sequence[Example], *, pad_id: int) -> Batch:
         attended[row, :n] = 1
         targets[row, n_prompt - 1 : n - 1] = ids[row, n_prompt:n]
     first = min(len(example.prompt) for example in examples) - 1
-    return Batch(ids, attended, targets[:, first:])
+    return Batch(ids, attended, None, torch.arange(first, n_longest - 1), targets[:, first:])
+
+
+def join_examples(examples: Sequence[Example]) -> Batch:
+    """Return examples as one row, one behind the other."""
+    parts = [part for example in examples for part in (example.prompt, example.answer)]
+    ids = torch.from_numpy(np.concatenate(parts)).long()
+    positions = torch.cat([torch.arange(example.n_tokens) for example in examples])
+    ends = np.cumsum([example.n_tokens for example in examples])
+    kept = torch.cat(
+        [
+            torch.arange(end - len(example.answer), end) - 1
+            for example, end in zip(examples, ends.tolist(), strict=True)
+        ]
+    )
+    return Batch(ids[None], None, positions[None], kept, ids[None, kept + 1])
+
+
+def pack_examples(examples: Iterable[Example], *, n_tokens: int) -> list[list[Example]]:
+    """Return rows of examples with at most `n_tokens` tokens; a longer example stands alone.
+
+    Each example, the longest first, goes into the first row that has room for it.
+    """
+    rows: list[list[Example]] = []
+    rooms: list[int] = []
+    for example in sorted(examples, key=lambda example: -example.n_tokens):
+        n = example.n_tokens
+        row = next((i for i, room in enumerate(rooms) if room >= n), len(rows))
+        if row == len(rows):
+            rows.append([])
+            rooms.append(n_tokens)
+        rows[row].append(example)
+        rooms[row] -= n
+    return rows
+
+
+_PROBES = (5, 6, 7), (8, 9, 10)
+_LEAK = 1e-3
+
+
+def refuse_mixing(model: nn.Module) -> None:
+    """Refuse a model in which an example sees the examples before it in the same row."""
+    is_apart = "position_ids" in inspect.signature(_find_forward(model)).parameters
+    if is_apart:
+        device, second = next(model.parameters()).device, (11, 12, 13)
+        rows = [
+            join_examples([Example(np.array(ids), np.array([1])) for ids in (first, second)])
+            for first in _PROBES
+        ]
+        with torch.inference_mode():
+            after_first, after_other = (
+                model.eval()(
+                    input_ids=row.ids.to(device),
+                    position_ids=None if row.positions is None else row.positions.to(device),
+                    use_cache=False,
+                )
+                .logits[0, -len(second) :]
+                .float()
+                for row in rows
+            )
+        change = (after_first - after_other).abs().max()
+        is_apart = bool(change <= _LEAK * after_first.abs().max())
+    if not is_apart:
+        raise AuditError(
+            "This model does not keep the notes of a packed row apart.",
+            where=WHERE,
+            do="Set `packed_tokens` to 0, or take a model whose layers are all attention.",
+        )
+
+
+def _find_forward(model: nn.Module) -> Callable[..., Any]:
+    base_model = getattr(model, "get_base_model", lambda: model)()
+    forward: Callable[..., Any] = base_model.forward
+    return forward
 
 
 class CopyLearner(Learner[tuple[Batch, int]]):
@@ -236,8 +313,7 @@ class CopyLearner(Learner[tuple[Batch, int]]):
         )
         self.n_step_tokens = settings.batch * settings.max_tokens
         self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
-        base_model = getattr(model, "get_base_model", lambda: model)()
-        self._keeps_logits = "logits_to_keep" in inspect.signature(base_model.forward).parameters
+        self._keeps_logits = "logits_to_keep" in inspect.signature(_find_forward(model)).parameters
 
     def passes(self, step: int) -> Iterator[tuple[Batch, int]]:
         """Yield the batch of each pass, and the number of tokens that the step learns from.
@@ -279,24 +355,36 @@ class CopyLearner(Learner[tuple[Batch, int]]):
 
     def _make_batches(self, examples: Sequence[Example]) -> Iterator[tuple[Batch, int]]:
         """Yield batches, the longest examples first, with the number of tokens of all answers."""
-        n_batch_rows = self.settings.micro_batch
+        n_batch_rows, n_row = self.settings.micro_batch, self.settings.packed_tokens
         n_targets = sum(len(example.answer) for example in examples)
+        if n_row:
+            for row in pack_examples(examples, n_tokens=n_row):
+                yield join_examples(row), n_targets
+            return
         order = sorted(examples, key=lambda example: -example.n_tokens)
         for start in range(0, len(order), n_batch_rows):
-            yield make_batch(order[start : start + n_batch_rows], pad_id=self._pad_id), n_targets
+            batch = pad_examples(order[start : start + n_batch_rows], pad_id=self._pad_id)
+            yield batch, n_targets
 
     def _sum_loss(self, batch: Batch) -> Tensor:
         """Return the summed cross-entropy of a pass, of answer tokens alone."""
-        ids, attended, targets = (tensor.to(self.hardware.device) for tensor in batch)
-        n_logits = targets.shape[1] + 1
-        logit_options = {"logits_to_keep": n_logits} if self._keeps_logits else {}
+        parts: Any = (
+            None if tensor is None else tensor.to(self.hardware.device) for tensor in batch
+        )
+        ids, attended, positions, kept, targets = parts
+        options = {} if positions is None else {"position_ids": positions}
+        if self._keeps_logits:
+            options["logits_to_keep"] = kept
         with self.hardware.numbers():
             logits = self.model(
-                input_ids=ids, attention_mask=attended, use_cache=False, **logit_options
-            ).logits  # [B, K + 1 or L, V]
+                input_ids=ids, attention_mask=attended, use_cache=False, **options
+            ).logits  # [B, K or L, V]
         is_target = targets != IGNORED
-        answer_logits = logits[:, -n_logits:-1][is_target].float()
-        return functional.cross_entropy(answer_logits, targets[is_target], reduction="sum")
+        if not self._keeps_logits:
+            logits = logits[:, kept]
+        return functional.cross_entropy(
+            logits[is_target].float(), targets[is_target], reduction="sum"
+        )
 
 
 @lru_cache(maxsize=2)
@@ -417,6 +505,8 @@ def _make_task_examples(
 
 def _prepare_model(loaded: CausalModel, settings: TuningSettings) -> Any:
     model = loaded.model
+    if settings.packed_tokens:
+        refuse_mixing(model)
     if settings.lora is not None:
         model = add_adapter(model, settings.lora, seed=settings.seed)
     if settings.gradient_checkpointing:
