@@ -25,12 +25,8 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from audit.deid.find.causal_model import (
-    CausalModel,
-    GenerationRequest,
-    generate_answers,
-    load_causal,
-)
+from audit.deid.find.causal_model import CausalModel, load_causal
+from audit.deid.find.decoding import GenerationRequest, generate_answers
 from audit.deid.learn.tagger_task import TuningSettings
 from audit.deid.learn.tuning import CopyLearner, Example
 from audit.training.causal_lm import add_adapter

@@ -20,7 +20,17 @@ from audit.cli.commands import (
     is_absent,
     is_given,
 )
-from audit.cli.deid_options import Beside, PolicyName, find_tagger_id, join_tagger_ids, read_labels
+from audit.cli.deid_options import (
+    FREE,
+    HELD,
+    Beside,
+    Copying,
+    PolicyName,
+    Uncopied,
+    find_tagger_id,
+    join_tagger_ids,
+    read_labels,
+)
 from audit.cli.printing import format_table
 from audit.deid.find.causal_model import LocalModel
 from audit.deid.find.rules import RuleTagger
@@ -53,7 +63,6 @@ from audit.deid.sets.tagging import (
     REDACTED,
     UNCOPIED,
     WITHHOLD,
-    Uncopied,
     tag_notes,
 )
 from audit.errors import AuditError
@@ -139,11 +148,8 @@ def deid_tag(
         "CSV, JSONL or Parquet: what is known of patients, and is found in their notes",
     ] = None,
     beside: Beside = (),
-    uncopied: Annotated[
-        Uncopied,
-        "of a tagger that writes copies: what it did not copy of a note the default tagger marks, "
-        "or the note is left out of what is released",
-    ] = FALLBACK,
+    uncopied: Uncopied = FALLBACK,
+    copying: Copying = HELD,
     mode: Mode = "placeholder",
     policy: PolicyName = ALL_OUT.title,
     key_of: Annotated[
@@ -166,11 +172,11 @@ def deid_tag(
     stated = find_policy(policy)
     requested_release = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
     tagger_id = join_tagger_ids(tagger, other_names=beside)
-    _refuse_nothing_to_withhold(tagger_id, uncopied)
+    _refuse_nothing_copied(tagger_id, uncopied, copying)
     with record_release(out, requested_release) as (release_id, release):
         census = tag_notes(
             _notes_to_tag(notes),
-            tagger=load_tagger(tagger_id, device=device),
+            tagger=load_tagger(tagger_id, device=device, is_free=copying == FREE),
             folder=out,
             release=release,
             policy=stated,
@@ -210,13 +216,16 @@ def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) ->
     )
 
 
-def _refuse_nothing_to_withhold(tagger_id: str, uncopied: Uncopied) -> None:
-    if uncopied == WITHHOLD and not find_tagger(tagger_id).writes_copies:
-        raise AuditError(
-            "No tagger that was named writes copies: there is nothing to withhold.",
-            where="--uncopied",
-            do="Name a generative tagger, or leave the option out.",
-        )
+def _refuse_nothing_copied(tagger_id: str, uncopied: Uncopied, copying: str) -> None:
+    """Refuse options about copies if no tagger writes any."""
+    options = [("--uncopied", uncopied == WITHHOLD), ("--copying", copying == FREE)]
+    for option, is_set in options:
+        if is_set and not find_tagger(tagger_id).writes_copies:
+            raise AuditError(
+                "No tagger that was named writes copies, so the option has no meaning.",
+                where=option,
+                do="Name a generative tagger, or leave the option out.",
+            )
 
 
 def _say_release(release_id: str, release: Release) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 from audit.cli.command_steps import read_bytes
 from audit.cli.commands import (
@@ -16,6 +16,7 @@ from audit.deid.find.taggers import (
     TAGGER_SEPARATOR,
     list_taggers,
 )
+from audit.deid.sets.tagging import Uncopied as UncopiedChoice
 from audit.foreign import decode_text
 from audit.notes.spans import read_label_map
 
@@ -27,6 +28,21 @@ PolicyName = Annotated[
 Beside = Annotated[
     tuple[str, ...],
     "another tagger that is asked too: what either finds is marked; repeatable, or with commas",
+]
+
+
+Uncopied = Annotated[
+    UncopiedChoice,
+    "of a tagger that writes copies: what it did not copy of a note the default tagger marks, "
+    "or the note is left out of what is released",
+]
+
+HELD: Final = "held"
+FREE: Final = "free"
+Copying = Annotated[
+    Literal["held", "free"],
+    "of a generative tagger: every token goes on with the note or with a tag, or the model "
+    "writes what it likes",
 ]
 
 

@@ -197,7 +197,7 @@ def _read_nodes(model: Any, tree: TokenTree, tree_pass: TreePass, *, cache: Dyna
     )[0]
 
 
-def run_with_cache(model: Any, ids: Tensor, *, cache: DynamicCache, **options: Tensor) -> Tensor:
+def run_with_cache(model: Any, ids: Tensor, *, cache: DynamicCache, **options: Any) -> Tensor:
     """Return the logits [B, L, V] of tokens [B, L] behind those in a cache, which then has them."""
     # transformers 5.24 renamed the argument in most models.
     is_renamed = "cache" in inspect.signature(model.forward).parameters

@@ -12,7 +12,6 @@ MAX_FUNCTION_LINES = 60
 LONG_FUNCTIONS = {
     "audit/attack/cohort.py": {"group_test": 62},
     "audit/attack/scenarios.py": {"attack": 63, "score_list": 66, "_collect_masked": 70},
-    "audit/deid/find/causal_model.py": {"read": 61},
     "audit/deid/sets/tagging.py": {"tag_notes": 61},
     "audit/deid/tasks.py": {"tagging_task": 64},
     "audit/experiment/paper.py": {"run_experiment": 62},

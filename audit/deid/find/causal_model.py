@@ -15,15 +15,17 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audit.deid.find.copies import CopyReading, Piece, ShareListener, read_pieces
-from audit.deid.find.network.decode import group_rows
+from audit.deid.find.decoding import WHERE, GenerationRequest, generate_answers
+from audit.deid.find.held_copy import CopyRule, TokenSpelling, spell_tags, spell_tokens
 from audit.deid.find.tagger import MODEL, TAGGER
-from audit.deid.find.tagger_facts import GROWTH, GenerativeFacts
+from audit.deid.find.tagger_facts import GROWTH, GenerativeFacts, held_digest
 from audit.deid.find.windows import Window, cut_windows
-from audit.errors import AuditCancelled, AuditError
+from audit.errors import AuditError
 from audit.foreign import locate_errors, refuse_without_memory
 from audit.models.library import Tokenizer
 from audit.notes.folding import fold_text
@@ -33,10 +35,8 @@ from audit.shelf import digest_json, fingerprint
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 
-WHERE = "language model"
 STORED = "stored"
 """The precision that keeps a model in the number type of its files."""
 _MOST_TOKENS = 32_768
@@ -177,116 +177,6 @@ def model_files(directory: Path) -> list[Path]:
     )
 
 
-@dataclass(frozen=True)
-class GenerationRequest:
-    """A prompt as tokens, and how many tokens its answer may have."""
-
-    prompt: tuple[int, ...]
-    n_answer: int
-
-    @property
-    def n_tokens(self) -> int:
-        """The tokens of prompt and answer together."""
-        return len(self.prompt) + self.n_answer
-
-
-def generate_answers(
-    loaded: CausalModel,
-    requests: Sequence[GenerationRequest],
-    *,
-    stops: Sequence[int],
-    n_tokens: float = math.inf,
-    should_stop: StopQuestion = lambda: False,
-    on_share: Callable[[float], None] = lambda share: None,
-) -> list[list[int]]:
-    """Return the tokens of each answer, without the token of `stops` that ends it.
-
-    A batch has at most `n_tokens` tokens of prompts and answers, padding included, but always one
-    prompt. If memory runs out, a batch is halved. After every token `on_share` gets the share of
-    all answers' limits that was written or not needed.
-    """
-    torch = importlib.import_module("torch")
-    answers: list[list[int]] = [[] for _ in requests]
-    batches = group_rows([request.n_tokens for request in requests], max_cells=n_tokens)
-    n_all_tokens, n_done_tokens = sum(request.n_answer for request in requests), 0
-    while batches:
-        batch = batches.pop(0)
-        rows = [requests[i] for i in batch]
-        n_batch_tokens = sum(row.n_answer for row in rows)
-
-        def report_share(
-            share: float,
-            *,
-            n_done_tokens: int = n_done_tokens,
-            n_batch_tokens: int = n_batch_tokens,
-        ) -> None:
-            if should_stop():
-                raise AuditCancelled
-            on_share((n_done_tokens + share * n_batch_tokens) / n_all_tokens)
-
-        try:
-            batch_answers = _generate_batch(loaded, rows, stops=stops, on_share=report_share)
-        except torch.OutOfMemoryError:
-            if len(batch) == 1:
-                raise AuditError(
-                    "Memory ran out with a single window.",
-                    where="language model",
-                    do="Set `max_tokens` lower, or take a smaller model.",
-                ) from None
-            torch.cuda.empty_cache()
-            batches[:0] = batch[: len(batch) // 2], batch[len(batch) // 2 :]
-            continue
-        n_done_tokens += n_batch_tokens
-        on_share(n_done_tokens / n_all_tokens)
-        for i, answer in zip(batch, batch_answers, strict=True):
-            answers[i] = answer
-    return answers
-
-
-def _generate_batch(
-    loaded: CausalModel,
-    rows: Sequence[GenerationRequest],
-    *,
-    stops: Sequence[int],
-    on_share: Callable[[float], None],
-) -> list[list[int]]:
-    """Return the answers to rows, generated together; each ends at its own limit."""
-    torch = importlib.import_module("torch")
-    n_prompt, n_longest_answer = (
-        max(len(row.prompt) for row in rows),
-        max(row.n_answer for row in rows),
-    )
-    pad_id = loaded.tokenizer.pad_token_id or 0
-    ids = torch.full((len(rows), n_prompt), pad_id, dtype=torch.long)
-    attended = torch.zeros_like(ids)
-    for i, row in enumerate(rows):
-        ids[i, n_prompt - len(row.prompt) :] = torch.tensor(row.prompt)
-        attended[i, n_prompt - len(row.prompt) :] = 1
-    limits = torch.tensor([row.n_answer for row in rows], device=loaded.device)
-
-    def is_over(input_ids: Tensor, scores: Tensor, **_: bool) -> Tensor:
-        n_written = input_ids.shape[1] - n_prompt
-        on_share(n_written / n_longest_answer)
-        is_written: Tensor = limits <= n_written
-        return is_written
-
-    with torch.inference_mode():
-        sequences = loaded.model.generate(  # [B, prompt + answer]
-            input_ids=ids.to(loaded.device),
-            attention_mask=attended.to(loaded.device),
-            do_sample=False,
-            max_new_tokens=n_longest_answer,
-            eos_token_id=list(stops),
-            pad_token_id=pad_id,
-            stopping_criteria=[is_over],
-        )
-    answers = []
-    for row, answer in zip(rows, sequences[:, n_prompt:].tolist(), strict=True):
-        ends = [answer.index(stop) for stop in stops if stop in answer]
-        answers.append(answer[: min([row.n_answer, *ends])])
-    return answers
-
-
 class LocalModel:
     """Answers prompts with greedy decoding, in at most `max_new_tokens` tokens.
 
@@ -319,7 +209,8 @@ class LocalModel:
             ids = tokenizer(text, truncation=True, max_length=limit)["input_ids"]
             requests.append(GenerationRequest(tuple(ids), self._n_answer))
         answers = generate_answers(self._loaded, requests, stops=sorted(stops))
-        return list(tokenizer.batch_decode(answers, skip_special_tokens=True))
+        answer_tokens = [answer.tokens for answer in answers]
+        return list(tokenizer.batch_decode(answer_tokens, skip_special_tokens=True))
 
 
 SPARE = 64
@@ -482,20 +373,38 @@ _NOTES_AT_ONCE = {"cpu": 8, "cuda": 64}
 class GenerativeTagger:
     """A tagger whose model is loaded.
 
-    `frame` stands around a note of `n_note` tokens at most.
+    `frame` stands around a note of `n_note` tokens at most. Copies are held to their notes unless
+    `is_free`, or unless the tokenizer's tokens do not add up to a text.
     """
 
     loaded: CausalModel
     facts: GenerativeFacts
     frame: Frame
     n_note: int
+    is_free: bool = False
 
     name = "generative"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of weights, tokenizer and settings."""
-        return self.facts.digest()
+        """SHA-256 of weights, tokenizer and settings, and of the way in which copies are held."""
+        return self.facts.digest() if self.is_free else held_digest(self.facts.digest())
+
+    @cached_property
+    def _spelled(self) -> tuple[TokenSpelling, Sequence[tuple[bytes, bytes]]] | None:
+        """The bytes of the tokens and of the tags; None if copies are not held."""
+        spelling = None if self.is_free else spell_tokens(self.loaded.tokenizer)
+        if spelling is None:
+            return None
+        tags = spell_tags(spelling, self.labels, language=self.facts.language)
+        return None if tags is None else (spelling, tags)
+
+    def _make_rule(self, text: str) -> CopyRule | None:
+        """Return the rule for the copy of a text; None if the copy is free."""
+        if self._spelled is None:
+            return None
+        spelling, tags = self._spelled
+        return CopyRule(spelling, _LONE.sub("\ufffd", text), self.labels, tuple(tags))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -527,34 +436,23 @@ class GenerativeTagger:
             for note, folded in zip(source_notes, folded_texts, strict=True)
         ]
         # White space is its own copy.
-        pieces_of_notes = [
-            [
-                Piece(window.start, window.end, note.text[window.start : window.end])
-                for window in cut_note(
-                    note.text,
-                    count_tokens=lambda text: len(encode_text(tokenizer, text)),
-                    max_tokens=self.n_note,
-                    overlap=self.facts.overlap,
-                )
-            ]
-            for note in notes
-        ]
-        places = [
-            (note_pieces, i)
-            for note_pieces in pieces_of_notes
-            for i, piece in enumerate(note_pieces)
-            if piece.output.strip()
-        ]
-        encoded_pieces = [
-            encode_text(tokenizer, note_pieces[i].output) for note_pieces, i in places
-        ]
-        growth = self.facts.growth
-        requests = [
-            GenerationRequest(
-                self.frame.prompt(note_ids), count_answer_tokens(len(note_ids), growth=growth)
+        pieces_of_notes: list[list[Piece]] = []
+        places: list[tuple[list[Piece], int]] = []
+        requests: list[GenerationRequest] = []
+        for note in notes:
+            windows = cut_note(
+                note.text,
+                count_tokens=lambda text: len(encode_text(tokenizer, text)),
+                max_tokens=self.n_note,
+                overlap=self.facts.overlap,
             )
-            for note_ids in encoded_pieces
-        ]
+            pieces_of_notes.append([])
+            for start, end in windows:
+                text = note.text[start:end]
+                if text.strip():
+                    places.append((pieces_of_notes[-1], len(pieces_of_notes[-1])))
+                    requests.append(self._make_request(text))
+                pieces_of_notes[-1].append(Piece(start, end, text))
         answers = generate_answers(
             self.loaded,
             requests,
@@ -563,8 +461,14 @@ class GenerativeTagger:
             should_stop=should_stop,
             on_share=on_share,
         )
-        for (note_pieces, i), answer in zip(places, answers, strict=True):
-            note_pieces[i] = note_pieces[i]._replace(output=decode_answer(tokenizer, answer))
+        for (note_pieces, i), request, answer in zip(places, requests, answers, strict=True):
+            piece = note_pieces[i]
+            if request.rule is None:
+                text = decode_answer(tokenizer, answer.tokens)
+                note_pieces[i] = piece._replace(output=text)
+            else:
+                scanned, forced = request.rule.read(*answer)
+                note_pieces[i] = piece._replace(output=scanned, forced=forced)
         readings = (
             read_pieces(note, note_pieces, labels=self.facts.labels)
             for note, note_pieces in zip(notes, pieces_of_notes, strict=True)
@@ -574,9 +478,20 @@ class GenerativeTagger:
             for reading, note, folded in zip(readings, source_notes, folded_texts, strict=True)
         )
 
+    def _make_request(self, text: str) -> GenerationRequest:
+        """Return the request for the copy of a window."""
+        ids = encode_text(self.loaded.tokenizer, text)
+        n_answer = count_answer_tokens(len(ids), growth=self.facts.growth)
+        return GenerationRequest(self.frame.prompt(ids), n_answer, self._make_rule(text))
 
-def load_generative(directory: Path, *, device: str = "auto") -> GenerativeTagger:
-    """Load a tagger that was tuned here, from a folder with `tagger.json` and `model`."""
+
+def load_generative(
+    directory: Path, *, device: str = "auto", is_free: bool = False
+) -> GenerativeTagger:
+    """Load a tagger that was tuned here, from a folder with `tagger.json` and `model`.
+
+    Its copies are held to their notes unless `is_free`.
+    """
     facts = GenerativeFacts.of_folder(directory)
     loaded = load_causal(directory / MODEL, device=device)
     if loaded.digest != facts.model:
@@ -587,12 +502,14 @@ def load_generative(directory: Path, *, device: str = "auto") -> GenerativeTagge
             name=directory.name,
             tagger=TAGGER,
         )
-    return make_tagger(loaded, facts)
+    return make_tagger(loaded, facts, is_free=is_free)
 
 
-def make_tagger(loaded: CausalModel, facts: GenerativeFacts) -> GenerativeTagger:
+def make_tagger(
+    loaded: CausalModel, facts: GenerativeFacts, *, is_free: bool = False
+) -> GenerativeTagger:
     """Return the tagger of a loaded model."""
     frame = make_frame(loaded.tokenizer, language=facts.language)
     n_context = min(loaded.n_context, facts.max_tokens)
     n_note = compute_note_room(n_context, n_frame=frame.n_tokens, growth=facts.growth)
-    return GenerativeTagger(loaded, facts, frame, min(n_note, facts.n_note_tokens))
+    return GenerativeTagger(loaded, facts, frame, min(n_note, facts.n_note_tokens), is_free)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ from audit.notes.formats import (
     GOLD,
     MALFORMED,
     PREDICTED,
+    ScannedTags,
     flatten_spans,
     format_jsonl_line,
     read_notes,
@@ -221,7 +222,9 @@ class Alignment:
     edits: Counter[str]
 
 
-def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> Alignment:
+def align_output(
+    output: str | ScannedTags, source: str, *, labels: Collection[str] = ()
+) -> Alignment:
     """Read a model's output and bring its spans back to the text that it should have copied.
 
     A span is mapped through the character alignment if at least half of its characters match and
@@ -229,7 +232,7 @@ def align_output(output: str, source: str, *, labels: Collection[str] = ()) -> A
     of its neighbours. If that fails too, the span is unaligned. `labels` are labels of tags other
     than the five types.
     """
-    scanned = scan_tags(output, source=source, labels=labels)
+    scanned = scan_tags(output, source=source, labels=labels) if isinstance(output, str) else output
     folded_copy, folded_source = fold(scanned.plain), fold(source)
     blocks = align(folded_copy.chars, folded_source.chars)
     places = [
@@ -290,6 +293,14 @@ def _find_uncopied(
             sentences.append(Window(start, end))
         was_copied = is_copied
     return tuple(sentences)
+
+
+def _find_forced(source: str, places: Iterable[int]) -> list[Window]:
+    """Return the sentences of a source that a model would have left at some places."""
+    sentences = [Window(*sentence) for sentence in find_sentences(source)]
+    ends = [sentence.end for sentence in sentences]
+    numbers = {min(bisect_right(ends, place), len(ends) - 1) for place in places}
+    return [sentences[number] for number in sorted(numbers)] if sentences else []
 
 
 def _map_span(span: Span, blocks: Iterable[Block], *, copy: Folded, source: Folded) -> Span | None:
@@ -386,11 +397,16 @@ ShareListener = Callable[[float], None]
 
 
 class Piece(NamedTuple):
-    """What a model wrote about the characters `start` to `end` (exclusive) of a note."""
+    """What a model wrote about the characters `start` to `end` (exclusive) of a note.
+
+    The output is a text with tags, or one whose tags were read already. At the places `forced` in
+    these characters the model would have left the note, had it not been held to it.
+    """
 
     start: int
     end: int
-    output: str
+    output: str | ScannedTags
+    forced: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -398,8 +414,8 @@ class CopyReading:
     """A note read through its copies; `edits` and `census` (of tags) cover all windows together.
 
     The spans of the document may be nested, those of `tags` are not, as in any tagger. `status` is
-    the worst status of all windows. `uncopied` are the stretches of the note that were not copied,
-    or that are in no window; they are disjoint and in order.
+    the worst status of all windows. `uncopied` are the stretches of the note that the model did not
+    copy of its own accord, or that are in no window; they are disjoint and in order.
     """
 
     document: TaggedDocument
@@ -501,7 +517,8 @@ def read_pieces(
         text = note.text[piece.start : piece.end]
         alignment = align_output(piece.output, text, labels=labels)
         alignments.append(alignment)
-        uncopied += [Window(a + piece.start, b + piece.start) for a, b in alignment.uncopied]
+        missing = [*alignment.uncopied, *_find_forced(text, piece.forced)]
+        uncopied += [Window(a + piece.start, b + piece.start) for a, b in missing]
         flat.append(flatten_spans(TaggedDocument(note.doc_id, text, alignment.spans)).spans)
         edits.update(alignment.edits)
         census.update(alignment.census)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from audit.deid.find.network.decode import TagScheme
 from audit.deid.find.tagger import TaggerFile, unreadable
-from audit.shelf import fingerprint
+from audit.shelf import digest_json, fingerprint
 from audit.words import Language
 
 MAX_LABELS = 127
@@ -86,3 +86,11 @@ class GenerativeFacts(TaggerFile):
     """Characters that a window shares with the window before it."""
     language: Language = "ja"
     """The language of tags and instruction."""
+
+
+_HELD_VERSION = 1  # of the rule that holds a copy to its note
+
+
+def held_digest(digest: str) -> str:
+    """Return the digest of a generative tagger whose copies are held to their notes."""
+    return digest_json(["held to the note", _HELD_VERSION, digest])

@@ -42,7 +42,7 @@ from audit.deid.find.tagger import (
     is_light,
     tag_and_check,
 )
-from audit.deid.find.tagger_facts import LANGUAGES, GenerativeFacts, TaggerFacts
+from audit.deid.find.tagger_facts import LANGUAGES, GenerativeFacts, TaggerFacts, held_digest
 from audit.errors import AuditError
 from audit.foreign import open_regular
 from audit.notes.spans import Span, TaggedDocument, Tags
@@ -402,7 +402,7 @@ def _digest_of(content: Mapping[str, JsonValue]) -> str:
     """Return the digest of the tagger that a `tagger.json` describes, as it is loaded here."""
     digest = str(content["digest"])
     if content["kind"] == GenerativeFacts.kind:
-        return backed_digest(digest, _default_digest())
+        return backed_digest(held_digest(digest), _default_digest())
     if _kind_of(content) == COMBINED:
         return combined_digest(RuleTagger().digest, digest)
     return digest
@@ -493,40 +493,48 @@ def _folder_tagger(tagger_id: str) -> KnownTagger:
     return KnownTagger(Path(tagger_id).name, _kind_of(content), "", _digest_of(content))
 
 
-def load_tagger(tagger_id: str, *, device: str = "auto") -> Tagger:
+def load_tagger(tagger_id: str, *, device: str = "auto", is_free: bool = False) -> Tagger:
     """Load a tagger by its identifier or the absolute path of its folder.
 
     Several taggers, with "+" between their names, are loaded as one. Encoders and generative
-    taggers import torch here, packaged ones import their packages.
+    taggers import torch here, packaged ones import their packages. The copies of a generative
+    tagger are held to their notes unless `is_free`.
     """
     first, *later_names = tagger_names(tagger_id)
-    taggers = [_load_single(first, device=device)]
-    taggers += [_load_single(name, device=device, is_beside=True) for name in later_names]
-    if not later_names:
+    taggers = [_load_single(first, device=device, is_free=is_free)]
+    for name in later_names:
+        taggers.append(_load_single(name, device=device, is_beside=True, is_free=is_free))
+    return join_taggers(taggers, name=tagger_id)
+
+
+def join_taggers(taggers: Sequence[Tagger], *, name: str) -> Tagger:
+    """Return loaded taggers as one tagger."""
+    if len(taggers) == 1:
         return taggers[0]
     is_copying = any(isinstance(tagger, CopyingTagger) for tagger in taggers)
-    return (UnitedCopies if is_copying else UnitedTagger)(tuple(taggers), tagger_id)
+    return (UnitedCopies if is_copying else UnitedTagger)(tuple(taggers), name)
 
 
-def _load_single(name: str, *, device: str, is_beside: bool = False) -> Tagger:
+def _load_single(name: str, *, device: str, is_beside: bool = False, is_free: bool) -> Tagger:
     if name == RULES:
         return RuleTagger()
     if name == DEFAULT:
         return _default_tagger()
     if name.startswith(TRAINED):
         find_trained_tagger(name)
-        return load_tagger_folder(tagger_dir(name), device=device)
+        return load_tagger_folder(tagger_dir(name), device=device, is_free=is_free)
     if name in LANGUAGE:
         return PackagedTagger(name, is_beside=is_beside)
     if Path(name).is_absolute():
-        return load_tagger_folder(Path(name), device=device)
+        return load_tagger_folder(Path(name), device=device, is_free=is_free)
     raise no_such_tagger()
 
 
-def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
+def load_tagger_folder(folder: Path, *, device: str = "auto", is_free: bool = False) -> Tagger:
     """Load the tagger of any kind from a folder with `tagger.json`.
 
-    A tagger that writes copies gets the default tagger as its fallback.
+    A tagger that writes copies gets the default tagger as its fallback; its copies are held to
+    their notes unless `is_free`.
     """
     kind = _json_file(folder / TAGGER).get("kind")
     if kind == TaggerFacts.kind:
@@ -537,7 +545,7 @@ def load_tagger_folder(folder: Path, *, device: str = "auto") -> Tagger:
     if kind == GenerativeFacts.kind:
         from audit.deid.find.causal_model import load_generative
 
-        return add_fallback(load_generative(folder, device=device))
+        return add_fallback(load_generative(folder, device=device, is_free=is_free))
     raise no_such_tagger()
 
 

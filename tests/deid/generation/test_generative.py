@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 from collections.abc import Sequence
@@ -18,15 +19,14 @@ from audit.cli import main
 from audit.deid.find import causal_model as tagging
 from audit.deid.find.causal_model import (
     CausalModel,
-    GenerationRequest,
     GenerativeTagger,
     count_answer_tokens,
     encode_text,
-    generate_answers,
     load_causal,
     load_generative,
     make_tagger,
 )
+from audit.deid.find.decoding import GenerationRequest, generate_answers
 from audit.deid.find.tagger_facts import GenerativeFacts
 from audit.deid.find.taggers import find_trained_tagger, list_taggers, load_tagger
 from audit.deid.learn.tagger_task import TaggerTask, TuningSettings
@@ -275,24 +275,33 @@ def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
     stops, sizes = tagger.frame.stops, list[int]()
     expected = [by_hand(tagger.loaded, request, stops) for request in requests]
     assert len(expected[0]) == 5
-    real = tagger.loaded.model.generate
+    real = tagger.loaded.model.forward
 
-    def small(**inputs: Any) -> Any:
-        sizes.append(len(inputs["input_ids"]))
-        if len(inputs["input_ids"]) > max_rows:
+    def small(ids: Any, **inputs: Any) -> Any:
+        sizes.append(len(ids))
+        if len(ids) > max_rows:
             raise torch.OutOfMemoryError
-        return real(**inputs)
+        return real(ids, **inputs)
 
-    monkeypatch.setattr(tagger.loaded.model, "generate", small)
-    for limit, n_tokens, expected_sizes in (
+    # The loop asks the signature which arguments the model takes.
+    small.__signature__ = inspect.signature(real)  # type: ignore[attr-defined]
+    monkeypatch.setattr(tagger.loaded.model, "forward", small)
+    n_forwards = [
+        len(answer) + (len(answer) < r.n_answer)
+        for answer, r in zip(expected, requests, strict=True)
+    ]
+    for limit, n_tokens, begun_sizes in (
         (9, 10**6, [6]),
         (9, 1, [1] * 6),
         (2, 10**6, [6, 3, 1, 2, 3, 1, 2]),
     ):
         max_rows = limit
         sizes.clear()
-        assert generate_answers(tagger.loaded, requests, stops=stops, n_tokens=n_tokens) == expected
-        assert sizes == expected_sizes
+        answers = generate_answers(tagger.loaded, requests, stops=stops, n_tokens=n_tokens)
+        assert [answer.tokens for answer in answers] == expected
+        n_refused = len(begun_sizes) - len([n for n in begun_sizes if n <= limit])
+        assert sum(n for n in sizes if n <= limit) == sum(n_forwards), "nobody waits for the others"
+        assert sizes[0] == begun_sizes[0] and sum(n > limit for n in sizes) == n_refused
     max_rows = 0
     with pytest.raises(AuditError, match="Memory ran out with a single window"):
         generate_answers(tagger.loaded, requests[:1], stops=stops, n_tokens=1)
@@ -317,7 +326,7 @@ def test_a_long_note_is_read_in_windows_and_it_tells_how_far_it_is(
 def test_models_and_facts_that_do_not_fit_are_refused(folder: Path, tmp_path: Path) -> None:
     model = write_model(tmp_path / "m", kind="gpt2", n_positions=400)
     loaded = load_causal(model, device="cpu")
-    tagger = make_tagger(loaded, GenerativeFacts(model=loaded.digest))
+    tagger = make_tagger(loaded, GenerativeFacts(model=loaded.digest), is_free=True)
     (reading,) = tagger.read(documents()[:1])
     assert reading.status != "exact" and reading.document.text == TEXTS[0]
     assert (tagger.facts.growth, tagger.loaded.n_context) == (2.0, 400)
