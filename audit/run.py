@@ -514,6 +514,12 @@ def _collect_notes(
         "n_chain_asked": request.sizes().get("chain", 0),
         "max_rows": request.posterior.max_chain_rows,
     }
+    counted_notes = _list_notes(n, request=request)
+    return [*map(Message, pair.notes), *report_letter_case(request.candidates), *counted_notes]
+
+
+def _list_notes(n: Mapping[str, int], *, request: AuditRequest) -> list[Message]:
+    """Return the notes of which the counts `n` are not zero."""
     kinds = guessed_kinds(request.candidates)
     is_own = request.control_source in OF_HOSPITAL
     conditional_notes = (
@@ -537,7 +543,7 @@ def _collect_notes(
             ),
         ),
         (
-            not is_own and n_reference < MIN_REFERENCE,
+            not is_own and n["n_reference"] < MIN_REFERENCE,
             Message(
                 "The name generator gives only {n_reference} reference controls for this list (at "
                 "least {min_reference} are wanted): small p-values cannot be reached.",
@@ -554,5 +560,4 @@ def _collect_notes(
         ),
         (n["n_left_out"], Message("{n_left_out} rows of the passage file were left out.", **n)),
     )
-    counted_notes = [note for is_so, note in conditional_notes if is_so]
-    return [*map(Message, pair.notes), *report_letter_case(request.candidates), *counted_notes]
+    return [note for is_so, note in conditional_notes if is_so]

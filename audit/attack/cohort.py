@@ -151,22 +151,19 @@ def group_test(
     )
     p_labels = _p_value(statistics, float(savage_scores(scores)[is_member].sum()))
     p_parts = math.nan
-    if len(sharing.parts):
-        renamed_lists = _rename_parts(
-            columns,
-            by_part=by_part,
-            parts=parts,
-            donors=donors,
-            shared=sharing.parts,
-            is_member=is_member,
-            rng=generator(seed, "verdict/parts"),
-            n_rows=n_permutations,
-        )
-        if renamed_lists is not None:
-            p_parts, aucs = (
-                _p_value(renamed_lists.statistics - renamed_lists.own_statistics, 0.0),
-                renamed_lists.aucs,
-            )
+    renamed_lists = _rename_parts(
+        columns,
+        by_part=by_part,
+        parts=parts,
+        donors=donors,
+        shared=sharing.parts,
+        is_member=is_member,
+        rng=generator(seed, "verdict/parts"),
+        n_rows=n_permutations,
+    )
+    if renamed_lists is not None:
+        differences = renamed_lists.statistics - renamed_lists.own_statistics
+        p_parts, aucs = _p_value(differences, 0.0), renamed_lists.aucs
     return GroupTest(
         p=float(np.nanmax([p_labels, p_parts])),
         p_labels=p_labels,
@@ -256,8 +253,10 @@ def _rename_parts(
 
     A donor has the same role, word pieces and popularity; which names share parts does not change.
     In the list's own statistic the same donors replace the `shared` parts, so that these count
-    neither for nor against the members. None if some part has no donor.
+    neither for nor against the members. None if none is shared, or some part has no donor.
     """
+    if not len(shared):
+        return None
     listed = np.unique(columns[columns >= 0])
     donor_evidence = _draw_evidence(
         listed, by_part, parts=parts, donors=donors, rng=rng, n_rows=n_rows

@@ -209,13 +209,12 @@ def run_experiment(
         should_stop=should_stop,
     )
     meter.finish(HOSPITAL)
-    loss = decimal(trained_model.loss or math.nan, digits=2)
+    facts, loss = trained_model.facts, decimal(trained_model.loss or math.nan, digits=2)
     say(f"Hospital model: {trained_model.n_steps_done} steps, training loss {loss}.")
-    n_tokens, steps_of = (
-        trained_model.facts.n_train_tokens,
-        trained_model.facts.settings.steps_of_epochs,
-    )
-    exposures = {epochs: steps_of(epochs, n_train_tokens=n_tokens) for epochs in order.epochs}
+    exposures = {
+        epochs: facts.settings.steps_of_epochs(epochs, n_train_tokens=facts.n_train_tokens)
+        for epochs in order.epochs
+    }
     reports = {}
     questions = list(_yield_questions(order))
     for question, epochs in product(questions, order.epochs):
@@ -234,10 +233,14 @@ def run_experiment(
             say(f"{stage.capitalize()}: {report.verdict.in_short('en')} {report.verdict.english}")
             reports[epochs, question.scenario_number] = report
     tables = make_tables(reports, examination=examination, exposures=exposures)
+    _write_tables(tables, folder)
+    return tables
+
+
+def _write_tables(tables: Tables, folder: Path) -> None:
     text = json.dumps(tables_json(tables), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
     markdown = tables_markdown(tables)
     write_private({TABLES_JSON: text.encode(), TABLES_MD: markdown.encode()}, folder)
-    return tables
 
 
 _AUDIT_SECONDS = 120.0

@@ -249,24 +249,17 @@ def make_draft(
     meter = Meter(plan, listener=progress)
     if data is not None:
         meter.add(READ, 0)
-        encode_names_csv = read_names(data, on_rows=partial(meter.add, READ))
+        names_file = read_names(data, on_rows=partial(meter.add, READ))
     elif base is not None:
-        encode_names_csv = NamesFile(base, "", ())
+        names_file = NamesFile(base, "", ())
     else:
         return None
-    listed = candidates = encode_names_csv.candidates
+    listed = candidates = names_file.candidates
     own_notes: tuple[RowNote, ...] = ()
     if own_controls is not None:
         people = read_names(own_controls, subject="own controls")
         candidates, own_notes = with_own_controls(listed, people.candidates), people.notes
-    count_pieces: CountPieces = characters
-    if model and n_matched:
-        parts = [("first", ""), ("last", "")]
-        parts += [part for row in range(len(listed)) for part in listed.parts(row)]
-        for pool in pools_by_script().values():
-            parts += product(["first"], pool.first)
-            parts += product(["last"], pool.last)
-        count_pieces = make_piece_counter(parts, model=model)
+    count_pieces = _count_pieces_of(listed, model=model) if model and n_matched else characters
     meter.finish(READ)
     draft_candidates = with_controls(
         candidates,
@@ -278,10 +271,20 @@ def make_draft(
     meter.finish(MATCH)
     return KeptNames(
         draft_candidates,
-        encode_names_csv.encoding,
-        encode_names_csv.notes,
+        names_file.encoding,
+        names_file.notes,
         Line("", "", "", len(draft_candidates), draft_candidates.source),
         n_given=len(listed),
         n_own=len(candidates) - len(listed),
         own_notes=own_notes,
     )
+
+
+def _count_pieces_of(listed: Candidates, *, model: Path) -> CountPieces:
+    """Return the counter of the word pieces of all names on the list and of the generators."""
+    parts = [("first", ""), ("last", "")]
+    parts += [part for row in range(len(listed)) for part in listed.parts(row)]
+    for pool in pools_by_script().values():
+        parts += product(["first"], pool.first)
+        parts += product(["last"], pool.last)
+    return make_piece_counter(parts, model=model)
