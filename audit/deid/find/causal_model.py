@@ -26,7 +26,7 @@ from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import GROWTH, GenerativeFacts, held_digest
 from audit.deid.find.windows import Window, cut_windows
 from audit.errors import AuditError
-from audit.foreign import locate_errors, refuse_without_memory
+from audit.foreign import locate_errors, refuse_errors, refuse_without_memory
 from audit.models.library import Tokenizer
 from audit.notes.folding import fold_text
 from audit.notes.spans import TaggedDocument, Tags
@@ -63,6 +63,33 @@ class CausalModel:
     stored: torch.dtype
 
 
+@dataclass(frozen=True, eq=False)
+class CausalOutline:
+    """A causal language model without its weights; `model` has shapes but no numbers."""
+
+    model: Any
+    tokenizer: Tokenizer
+    n_context: int
+
+
+def outline_causal(directory: Path) -> CausalOutline:
+    """Return what a model is without loading its weights."""
+    torch = importlib.import_module("torch")
+    transformers = importlib.import_module("transformers")
+    check_directory(directory)
+    safe = {"local_files_only": True, "trust_remote_code": False}
+    with refuse_errors(_make_load_error()):
+        tokenizer = _load_tokenizer(directory)
+        config = transformers.AutoConfig.from_pretrained(directory, **safe)
+        with torch.device("meta"):
+            model = transformers.AutoModelForCausalLM.from_config(config)
+    return CausalOutline(model, tokenizer, _count_positions(model))
+
+
+def _count_positions(model: Any) -> int:
+    return getattr(model.config, "max_position_embeddings", None) or _MOST_TOKENS
+
+
 def load_causal(
     directory: Path, *, device: str = "auto", precision: str = "auto", is_frozen: bool = True
 ) -> CausalModel:
@@ -95,7 +122,7 @@ def load_causal(
     stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
         str(config.get("dtype", config.get("torch_dtype"))), torch.float32
     )
-    n_context = getattr(model.config, "max_position_embeddings", None) or _MOST_TOKENS
+    n_context = _count_positions(model)
     digest = directory_digest(directory)
     return CausalModel(
         model, tokenizer, directory, digest, n_context, device_name, precision, stored
@@ -108,9 +135,7 @@ def _load_parts(directory: Path, *, dtype: torch.dtype | str) -> tuple[Tokenizer
     transformers.utils.logging.disable_progress_bar()
     safe = {"local_files_only": True, "trust_remote_code": False}
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(
-            directory, padding_side="left", **safe
-        )
+        tokenizer = _load_tokenizer(directory)
         model, loading_info = transformers.AutoModelForCausalLM.from_pretrained(
             directory,
             use_safetensors=True,
@@ -119,20 +144,33 @@ def _load_parts(directory: Path, *, dtype: torch.dtype | str) -> tuple[Tokenizer
             **safe,
         )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError):
-        raise AuditError(
-            "The directory cannot be loaded as a causal language model.",
-            where=WHERE,
-            do="Give a directory with config.json, tokenizer files and safetensors weights.",
-        ) from None
+        raise _make_load_error() from None
     if loading_info["missing_keys"] or loading_info["mismatched_keys"]:
         raise AuditError(
             "The directory lacks tensors of the model that its config.json names.",
             where=WHERE,
             do="Copy the directory again, with all of its weights.",
         )
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
     return tokenizer, model
+
+
+def _load_tokenizer(directory: Path) -> Tokenizer:
+    transformers = importlib.import_module("transformers")
+    loaded = transformers.AutoTokenizer.from_pretrained(
+        directory, padding_side="left", local_files_only=True, trust_remote_code=False
+    )
+    if loaded.pad_token_id is None:
+        loaded.pad_token = loaded.eos_token
+    tokenizer: Tokenizer = loaded
+    return tokenizer
+
+
+def _make_load_error() -> AuditError:
+    return AuditError(
+        "The directory cannot be loaded as a causal language model.",
+        where=WHERE,
+        do="Give a directory with config.json, tokenizer files and safetensors weights.",
+    )
 
 
 def check_directory(directory: Path) -> None:

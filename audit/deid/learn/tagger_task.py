@@ -284,6 +284,7 @@ class TaggerTask(Task):
             training = train_generative(
                 self,
                 self.settings,
+                say=contact.say,
                 progress=contact.listen,
                 should_stop=contact.should_stop,
                 on_point=tell,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from torch.nn import functional
 
 from audit.deid.find.causal_model import (
     CausalModel,
+    CausalOutline,
     Frame,
     compute_note_room,
     cut_note,
@@ -33,6 +35,7 @@ from audit.deid.find.causal_model import (
     load_causal,
     make_frame,
     model_files,
+    outline_causal,
 )
 from audit.deid.find.tagger import MODEL, TAGGER
 from audit.deid.find.tagger_facts import GenerativeFacts
@@ -40,6 +43,7 @@ from audit.deid.find.windows import Window
 from audit.deid.learn.tagger_task import WHERE, TuningSettings
 from audit.deid.learn.training import read_material
 from audit.errors import AuditError
+from audit.models.forward import pick_precision
 from audit.models.library import Tokenizer
 from audit.models.load import pick_device
 from audit.notes.formats import flatten_spans, write_tags
@@ -63,6 +67,13 @@ from audit.training.loop import (
     adamw,
     add_up,
     join_processes,
+)
+from audit.training.memory import (
+    PassSize,
+    estimate_memory,
+    find_free_bytes,
+    measure_shape,
+    refuse_without_room,
 )
 
 if TYPE_CHECKING:
@@ -309,7 +320,7 @@ class CopyLearner(Learner[tuple[Batch, int]]):
             settings=settings,
             hardware=hardware,
             n_steps=n_steps,
-            optimizer=adamw(model, settings),
+            optimizer=adamw(model, settings, fused=True),
         )
         self.n_step_tokens = settings.batch * settings.max_tokens
         self._pad_id, self._rows, self._held_out, self._write = pad_id, rows, held_out, write
@@ -403,6 +414,7 @@ def train_generative(
     task: TaggerTask,
     settings: TuningSettings,
     *,
+    say: Callable[[str], None] = lambda text: None,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
@@ -410,9 +422,9 @@ def train_generative(
     """Tune the model of a task, or continue a tuning that was stopped or killed.
 
     Processes that torchrun started share the passes of every step; this function is for the first
-    of them, which writes files and reports.
+    of them, which writes files and reports. `say` gets a sentence about the memory.
     """
-    tune(task, settings, progress=progress, should_stop=should_stop, on_point=on_point)
+    tune(task, settings, say=say, progress=progress, should_stop=should_stop, on_point=on_point)
     return GenerativeFacts.of_folder(task.folder)
 
 
@@ -420,27 +432,22 @@ def tune(
     task: TaggerTask,
     settings: TuningSettings,
     *,
+    say: Callable[[str], None] = lambda text: None,
     progress: ProgressListener = lambda report: None,
     should_stop: StopQuestion = lambda: False,
     on_point: PointListener = lambda point: None,
 ) -> None:
     """Take part in the tuning of a task, as the first process or beside it."""
     settings.refuse_idle(read_process_number()[1])
+    device = pick_device(task.device)
     with (
-        join_processes(pick_device(task.device)) as (process, n_processes),
+        join_processes(device) as (process, n_processes),
         nullcontext() if process else hold_training_folder(task.folder),
         torch.random.fork_rng(),
     ):
-        loaded = load_causal(
-            task.start or Path(),
-            device=task.device,
-            precision=settings.precision,
-            is_frozen=settings.lora is not None,
-        )
-        hardware = Hardware(
-            loaded.device, loaded.precision, process=process, n_processes=n_processes
-        )
-        key, learner = _make_learner(task, settings, loaded, hardware)
+        precision = pick_precision(settings.precision, device=device)
+        hardware = Hardware(device, precision, process=process, n_processes=n_processes)
+        key, learner = _make_learner(task, settings, hardware, say=say)
         learner.complete(
             task.folder,
             {"key": key},
@@ -452,13 +459,33 @@ def tune(
 
 
 def _make_learner(
-    task: TaggerTask, settings: TuningSettings, loaded: CausalModel, hardware: Hardware
+    task: TaggerTask,
+    settings: TuningSettings,
+    hardware: Hardware,
+    *,
+    say: Callable[[str], None],
 ) -> tuple[str, CopyLearner]:
     """Return the key of a tuning, which identifies its weights, and its learner."""
+    outline = outline_causal(task.start or Path())
     material = read_material(task, seed=settings.seed)
     examples, held_out = (
-        _make_task_examples(notes, settings, loaded)
+        _make_task_examples(notes, settings, outline)
         for notes in (material.train, material.validation)
+    )
+    memory = estimate_memory(
+        measure_shape(outline.model),
+        measure_pass([*examples.rows, *held_out.rows], settings),
+        precision=hardware.precision,
+        lora=settings.lora,
+        is_checkpointed=settings.gradient_checkpointing,
+    )
+    refuse_without_room(memory, lora=settings.lora, free=find_free_bytes(hardware.device))
+    say(_MEMORY.format(**memory.in_gigabytes()))
+    loaded = load_causal(
+        task.start or Path(),
+        device=task.device,
+        precision=settings.precision,
+        is_frozen=settings.lora is not None,
     )
     content = {
         "version": _VERSION,
@@ -487,14 +514,30 @@ def _make_learner(
     return digest_json(content), learner
 
 
+_MEMORY = (
+    "Tuning takes about {total:,.2f} GB: weights {weights:,.2f}, gradients {gradients:,.2f}, "
+    "moments of the\noptimizer {moments:,.2f}, activations {activations:,.2f} (estimated)."
+)
+
+
+def measure_pass(examples: Sequence[Example], settings: TuningSettings) -> PassSize:
+    """Return the largest pass that a tuning on the examples may have."""
+    n_longest = max(example.n_tokens for example in examples)
+    answer_share = max(len(example.answer) / example.n_tokens for example in examples)
+    n_tokens = settings.micro_batch * n_longest
+    if settings.packed_tokens:
+        n_tokens = max(n_longest, min(settings.packed_tokens, settings.batch * n_longest))
+    return PassSize(n_tokens, math.ceil(answer_share * n_tokens), settings.packed_tokens > 0)
+
+
 def _make_task_examples(
-    notes: Iterable[TaggedDocument], settings: TuningSettings, loaded: CausalModel
+    notes: Iterable[TaggedDocument], settings: TuningSettings, outline: CausalOutline
 ) -> Examples:
-    frame = make_frame(loaded.tokenizer, language=settings.language)
-    n_context = min(loaded.n_context, settings.max_tokens)
+    frame = make_frame(outline.tokenizer, language=settings.language)
+    n_context = min(outline.n_context, settings.max_tokens)
     return make_examples(
         notes,
-        tokenizer=loaded.tokenizer,
+        tokenizer=outline.tokenizer,
         frame=frame,
         max_note_tokens=compute_note_room(n_context, n_frame=frame.n_tokens),
         n_context=n_context,

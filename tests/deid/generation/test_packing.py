@@ -206,3 +206,28 @@ def test_recomputing_layers_keeps_losses_and_saves_their_activations(tmp_path: P
     assert losses[True] == pytest.approx(losses[False], abs=1e-6)
     assert losses[True][-1] < losses[True][0]
     assert n_saved[True] < n_saved[False] / 5
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=2)])
+def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: Lora | None
+) -> None:
+    task = order(tmp_path, write_model(tmp_path / "m"), n_epochs=1.0, lora=lora)
+    sentences: list[str] = []
+    tuned(task, say=sentences.append)
+    (sentence,) = sentences
+    assert sentence.startswith("Tuning takes about 0.0") and "activations 0.0" in sentence
+
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("loaded")
+
+    free = 1e6  # between what an adapter takes and what all weights take
+    monkeypatch.setattr("audit.deid.learn.tuning.load_causal", load)
+    for n_bytes in (free, 1e5):
+        monkeypatch.setattr("audit.deid.learn.tuning.find_free_bytes", lambda _, n=n_bytes: n)
+        is_tried = lora is not None and n_bytes == free
+        kind = "an adapter" if lora else "all weights"
+        error, text = (AssertionError, "loaded") if is_tried else (AuditError, f"Training {kind}")
+        with pytest.raises(error, match=text):
+            tuned(task.with_(out=tmp_path / "other"), say=sentences.append)
+    assert len(sentences) == (2 if lora else 1)
