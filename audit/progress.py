@@ -77,6 +77,11 @@ def estimate_seconds(phases: Iterable[Phase]) -> float:
     return sum(phase.n_units * _unit_seconds(phase, paces)[0] for phase in phases)
 
 
+def is_timed(phase: Phase) -> bool:
+    """Return whether work of a phase's kind was ever timed on this machine."""
+    return _unit_seconds(phase, _read_paces())[1]
+
+
 def _read_paces() -> dict[str, dict[str, float]]:
     """Return the seconds per unit, by kind and by the model's size as a power of two."""
     try:

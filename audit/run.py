@@ -19,7 +19,7 @@ import numpy as np
 from audit.attack import evidence
 from audit.attack.judgement import judge
 from audit.attack.measure_types import DoseLine, Stop
-from audit.attack.plan import fit_budget, list_phases, name_phase
+from audit.attack.plan import fit_budget, list_phases, name_phase, refuse_too_large
 from audit.attack.question import (
     MODEL_ROLES,
     SIBLING_TERMS,
@@ -174,6 +174,7 @@ def prepare_attack(request: AuditRequest, *, without_names: bool = False) -> Att
     from audit.models.load import load_pair, pick_device
 
     pool, device = pool_for(request.candidates), pick_device(request.device)
+    refuse_too_large(request)
     pair = load_pair(request.general, request.hospital, device=device)
     if pair.is_one_model:
         raise equal_models_error()

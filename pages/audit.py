@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from audit.attack.cohort import GROUP_AUC
+from audit.attack.memory import Memory
 from audit.attack.plan import PRESETS, Plan, choose_prompt
 from audit.attack.question import (
     CAUSAL,
@@ -26,7 +27,7 @@ from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.models import registry
 from audit.models.adapters import is_declared
-from audit.models.inspect import AdapterSummary
+from audit.models.inspect import AdapterSummary, is_adapter
 from audit.models.registry import PairCheck, RegisteredModel, look_up_digest
 from audit.names.candidates import Candidates
 from audit.names.files import encode_names_csv
@@ -432,6 +433,8 @@ def plan_lines(say: Words, plan: Plan, request: AuditRequest) -> dict[str, str]:
         ),
         "time": time_line(say, plan),
     }
+    if plan.memory is not None and not is_kept(plan.digest, store=cached.store()):
+        lines |= causal_lines(say, plan, plan.memory, request)
     store, digest = cached.store(), plan.digest
     part = {} if is_kept(digest, store=store) else read_finished_sizes(digest, store=store)
     if n_kept := max(part.values(), default=0):
@@ -492,12 +495,50 @@ def time_line(say: Words, plan: Plan) -> str:
     """Return the expected time, or that nothing is known."""
     if is_kept(plan.digest, store=cached.store()):
         return say.text("audit_time_none")
-    seconds = plan.seconds
+    return format_time(say, plan.seconds)
+
+
+def format_time(say: Words, seconds: float) -> str:
+    """Return a time in the unit that fits it."""
     if seconds < 90:
         return say.text("audit_time_seconds", n=10 * math.ceil(seconds / 10))
     if seconds < 5400:
         return say.text("audit_time_minutes", n=math.ceil(seconds / 60))
     return say.text("audit_time_hours", n=f"{seconds / 3600:.1f}")
+
+
+def causal_lines(say: Words, plan: Plan, memory: Memory, request: AuditRequest) -> dict[str, str]:
+    """Return the time of each causal model, the pace that it assumes, and the memory."""
+    general, hospital = memory.weights["general"], memory.weights["hospital"]
+    n_bytes = {
+        "running": memory.running,
+        "loading": memory.loading,
+        "general": general,
+        "hospital": hospital,
+        "pass_": memory.cache + memory.working,
+    }
+    pace = plan.assumed_pace
+    key = "adapter" if is_adapter(request.hospital) else "pair"
+    return {
+        "each": say.text(
+            "audit_each",
+            general=format_time(say, plan.seconds_of("general")),
+            hospital=format_time(say, plan.seconds_of("hospital")),
+        ),
+        "pace": say.text("audit_pace_timed")
+        if pace is None
+        else say.text("audit_pace_assumed", n=f"{pace / 1e9:g}"),
+        "memory": say.text(
+            f"audit_memory_{key}_{plan.device}",
+            **{name: format_gigabytes(n) for name, n in n_bytes.items()},
+        ),
+    }
+
+
+def format_gigabytes(n_bytes: int) -> str:
+    """Return a number of bytes in gigabytes, with two digits that count."""
+    gigabytes = n_bytes / 1e9
+    return f"{gigabytes:.0f}" if gigabytes >= 10 else f"{gigabytes:.2g}"
 
 
 def draw_start(say: Words, plan: Plan, request: AuditRequest) -> None:

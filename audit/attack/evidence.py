@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from audit.attack.contexts import ContinuationTask
     from audit.attack.generation import GenerationTask
     from audit.attack.sampling import SamplingTask
-    from audit.models.causal_pass import CausalForward, convert_models
+    from audit.models.causal_pass import CausalForward
     from audit.models.forward import Forward
     from audit.models.load import LoadedModel
 
@@ -374,7 +374,7 @@ def _load_forward(order: ShardOrder) -> AnyForward:
 def _load_models(
     folder: Path, base: Path, device: str, dtype: str, kernels: str
 ) -> tuple[LoadedModel, AnyForward]:
-    from audit.models.causal_pass import CausalForward
+    from audit.models.causal_pass import CausalForward, round_models
     from audit.models.forward import Forward
     from audit.models.load import load_model, load_pair
 
@@ -383,8 +383,9 @@ def _load_models(
     else:
         loaded = load_model(folder, device=device)
     if loaded.config.is_causal:
-        [converted] = [loaded] if dtype == "float32" else convert_models([loaded], dtype=dtype)
-        return loaded, CausalForward(converted, kernels=kernels)
+        if dtype != "float32":
+            round_models([loaded], dtype=dtype)
+        return loaded, CausalForward(loaded, kernels=kernels)
     return loaded, Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
 
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from audit.attack import prompts
 from audit.attack.cohort import count_group_controls, smallest_detectable_auc
+from audit.attack.evidence import DOCUMENTS_PER_SHARD
 from audit.attack.judgement import find_group_controls
+from audit.attack.memory import Memory, ModelSize, PassLoad, measure_memory
 from audit.attack.question import (
     DEMO_CAUSAL_PROMPT,
     JAPANESE_CAUSAL_PROMPT,
@@ -29,11 +31,21 @@ from audit.attack.question import (
 )
 from audit.attack.routes import controls_needed
 from audit.attack.verdicts import NAMED_TOGETHER
+from audit.foreign import locate_errors, refuse_without_memory
 from audit.home import DEMO_HOSPITAL
-from audit.models.inspect import inspect_model, is_adapter
+from audit.models.causal_architectures import CausalConfig
+from audit.models.inspect import (
+    ModelFiles,
+    inspect_adapter,
+    inspect_model,
+    is_adapter,
+    read_model_files,
+)
+from audit.models.layouts import count_parameters
 from audit.models.limited import call_limited
 from audit.models.model_folder import find_display_name
 from audit.models.registry import load_tokenizer, look_up_digest
+from audit.models.token_tree import NODES_PER_PASS
 from audit.names.candidates import OF_HOSPITAL, Candidates
 from audit.names.controls import N_PAIR_REFERENCE, N_REFERENCE
 from audit.names.pools import pool_for
@@ -45,7 +57,7 @@ from audit.names.spelling import (
     token_ids,
 )
 from audit.notes.passages import Passage
-from audit.progress import FINISHING, LOADING, Phase, estimate_seconds
+from audit.progress import FINISHING, LOADING, Phase, estimate_seconds, is_timed
 from audit.stats import MIN_NAMES
 from audit.task import queue_of
 
@@ -135,11 +147,25 @@ class Plan:
     needs: tuple[ControlNeed, ...]
     command: str  # The command line that does the same.
     n_chain_inputs: int = 0  # What the budget leaves of the inputs of `chain`.
+    memory: Memory | None = None  # Of causal models, which may be large.
 
     @property
     def seconds(self) -> float:
         """The expected time. Finished work counts as not started."""
         return estimate_seconds(self.phases)
+
+    def seconds_of(self, model_role: str) -> float:
+        """Return the expected time of the passes of "general" or "hospital"."""
+        names = {name_phase(model_role, kind) for kind in EVIDENCE}
+        return estimate_seconds(phase for phase in self.phases if phase.name in names)
+
+    @property
+    def assumed_pace(self) -> float | None:
+        """Parameters x tokens a second that the time assumes; None if such work was timed here."""
+        names = {name_phase("hospital", kind) for kind in EVIDENCE}
+        passes = [phase for phase in self.phases if phase.name in names]
+        untimed = [phase for phase in passes if not is_timed(phase)]
+        return 1 / max(phase.unit_seconds for phase in untimed) if untimed else None
 
 
 def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -> Plan:
@@ -167,7 +193,58 @@ def make_plan(request: AuditRequest, *, passages_file: str = "passages.jsonl") -
             device=request.device,
         ),
         n_chain_inputs=int(amount[0].get("chain", 0)),
+        memory=_measure_memory(request, amount),
     )
+
+
+def refuse_too_large(request: AuditRequest) -> None:
+    """Refuse to begin with causal models that take more memory than is free."""
+    memory = _measure_memory(request, _measure_amount(request)) if request.is_causal else None
+    if memory is None:
+        return
+    is_on_cpu = queue_of(request.device) == "cpu"
+    n_bytes = max(memory.loading, memory.running) if is_on_cpu else memory.loading
+    refuse_without_memory(n_bytes, place=request.label)
+
+
+def _measure_memory(request: AuditRequest, amount: Amount) -> Memory | None:
+    """Return the memory of causal models; None of masked ones, which are small."""
+    general = read_model_files(request.general)
+    if not isinstance(general.config, CausalConfig):
+        return None
+    device, (sizes, rows) = queue_of(request.device), amount
+    if is_adapter(request.hospital):
+        # The numbers of an adapter lie in one file; attached, they are as many.
+        adapter = inspect_adapter(request.hospital)
+        hospital_size = ModelSize(adapter.n_parameters, 4 * adapter.n_parameters)
+        config = general.config
+    else:
+        hospital = read_model_files(request.hospital)
+        hospital_size = _size_of(hospital)
+        configs = [c.config for c in (general, hospital) if isinstance(c.config, CausalConfig)]
+        config = max(configs, key=count_parameters)
+    if request.scenario_number == 1:
+        n_rows = int(min(sizes["sampling"], DOCUMENTS_PER_SHARD[device]))
+        n_kept = round(rows["sampling"] / sizes["sampling"])
+        load = PassLoad(n_rows, n_kept, max(1, n_kept - request.sampling.n_tokens), 1)
+    else:
+        n_context = min(request.continuation.max_tokens, config.n_positions)
+        n_new = max(n_context, NODES_PER_PASS)
+        load = PassLoad(1, n_context + NODES_PER_PASS, n_new, NODES_PER_PASS)
+    return measure_memory(
+        config,
+        {"general": _size_of(general), "hospital": hospital_size},
+        load=load,
+        dtype=request.dtype,
+        device=device,
+    )
+
+
+def _size_of(files: ModelFiles) -> ModelSize:
+    """Return how much of memory a whole model takes."""
+    with locate_errors(files.folder.name):
+        n_file_bytes = max(path.stat().st_size for path in files.weights)
+    return ModelSize(count_parameters(files.config), n_file_bytes)
 
 
 def list_control_needs(request: AuditRequest) -> tuple[ControlNeed, ...]:

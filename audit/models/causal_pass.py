@@ -5,11 +5,12 @@ Legend: N continuations, n nodes of their tree, q nodes of one pass, V tokens of
 
 from __future__ import annotations
 
-import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +20,12 @@ from transformers import DynamicCache
 
 from audit.models.forward import (
     MAX_KERNEL_VARIATION,
+    MAX_SHARE_MOVED,
     MAX_TOTAL_VARIATION,
     is_amd,
     make_rounding_error,
     measure_variation,
+    pick_precision,
     use_exact_float32,
 )
 from audit.models.token_tree import ROOT, TokenTree, TreePass, TreePlan
@@ -30,7 +33,6 @@ from audit.rng import generator
 from audit.stats import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from audit.models.adapters import Switch
     from audit.models.load import LoadedModel
 
 
@@ -57,54 +59,99 @@ class CausalForward:
             yield
 
 
-def convert_models(models: Sequence[LoadedModel], *, dtype: str) -> list[LoadedModel]:
-    """Return models in another number type; two that share a module share its only copy."""
-    copies: dict[int, tuple[nn.Module, Switch | None]] = {}
-    for loaded in models:
-        if id(loaded.model) not in copies:
-            model, switch = copy.deepcopy((loaded.model, loaded.switch))
-            copies[id(loaded.model)] = model.to(getattr(torch, dtype)), switch
-    converted_models = []
-    for loaded in models:
-        model, switch = copies[id(loaded.model)]
-        converted_models.append(replace(loaded, model=model, switch=switch))
-    return converted_models
+def round_models(models: Iterable[LoadedModel], *, dtype: str) -> None:
+    """Turn the numbers of models into another type, in their place."""
+    for module in _list_modules(models):
+        module.to(getattr(torch, dtype))
+
+
+def _list_modules(models: Iterable[LoadedModel]) -> list[nn.Module]:
+    """Return the modules of models; one that two of them share comes once."""
+    return list({id(loaded.model): loaded.model for loaded in models}.values())
 
 
 def build_causal_forwards(models: Sequence[LoadedModel], *, dtype: str) -> list[CausalForward]:
-    """Return one `CausalForward` for each model, in float32 unless bfloat16 is asked for.
+    """Return one `CausalForward` for each model, in float32 or bfloat16.
 
-    oneDNN multiplies float32 where it is the faster, on AMD processors, and moves no distribution
-    by more than `MAX_KERNEL_VARIATION`. The choice depends only on processor and models. Raises
-    AuditError if bfloat16 moves the distribution of a next token too far.
+    With bfloat16 the models themselves are rounded, so that none is in memory twice. "auto" is
+    bfloat16 on a GPU that has it, if it moves no distribution of a next token by more than the
+    limits for encoders (`audit.models.forward.build_forwards`), else float32. On a CPU it is
+    float32. There oneDNN multiplies where it is the faster, on AMD processors, and moves no
+    distribution by more than `MAX_KERNEL_VARIATION`. The choice depends only on device and models.
+
+    Raises AuditError if "bfloat16" is asked for and moves a distribution too far. The models are
+    rounded then.
     """
     exact = [CausalForward(loaded) for loaded in models]
-    if dtype != "bfloat16":
-        if exact[0].device.type != "cpu" or not is_amd():
-            return exact
-        fast = [CausalForward(loaded, kernels="onednn") for loaded in models]
-        variations = map(_measure_pass_variation, fast, exact)
-        return fast if max(variations) <= MAX_KERNEL_VARIATION else exact
-    rounded = [CausalForward(loaded) for loaded in convert_models(models, dtype=dtype)]
-    for loaded, forward, exact_forward in zip(models, rounded, exact, strict=True):
-        moved = _measure_pass_variation(forward, exact_forward)
-        if moved > MAX_TOTAL_VARIATION:
-            raise make_rounding_error(moved, most=MAX_TOTAL_VARIATION, name=loaded.name)
-    return rounded
+    device = exact[0].device.type
+    if pick_precision(dtype, device=device) == "bfloat16":
+        return _round_forwards(models, exact, is_chosen=dtype == "auto")
+    if device != "cpu" or not is_amd():
+        return exact
+    fast = [CausalForward(loaded, kernels="onednn") for loaded in models]
+    variations = _measure_variations(fast, list(map(_compute_distributions, exact)))
+    return fast if max(variations) <= MAX_KERNEL_VARIATION else exact
+
+
+def _round_forwards(
+    models: Sequence[LoadedModel], exact: Sequence[CausalForward], *, is_chosen: bool
+) -> list[CausalForward]:
+    """Round models, unless `is_chosen` by this program and too far from exact ones."""
+    distributions = list(map(_compute_distributions, exact))
+    most, kept_numbers = MAX_TOTAL_VARIATION, list[dict[str, Tensor]]()
+    if is_chosen:
+        apart = min((measure_variation(p, q) for p, q in pairwise(distributions)), default=math.inf)
+        most = min(MAX_TOTAL_VARIATION, MAX_SHARE_MOVED * apart)
+        kept_numbers = list(map(_copy_numbers, _list_modules(models)))
+    round_models(models, dtype="bfloat16")
+    rounded = list(map(CausalForward, models))
+    variations = _measure_variations(rounded, distributions)
+    if max(variations) <= most:
+        return rounded
+    if not is_chosen:
+        worst = int(np.argmax(variations))
+        raise make_rounding_error(variations[worst], most=most, name=models[worst].name)
+    round_models(models, dtype="float32")
+    for module, numbers in zip(_list_modules(models), kept_numbers, strict=True):
+        _restore_numbers(module, numbers)
+    return list(map(CausalForward, models))
+
+
+def _list_numbers(module: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of a module that rounding changes, by name."""
+    tensors = dict(module.named_parameters()) | dict(module.named_buffers())
+    return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+
+
+def _copy_numbers(module: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a module's numbers in the computer's memory."""
+    tensors = _list_numbers(module)
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+
+
+@torch.no_grad()
+def _restore_numbers(module: nn.Module, numbers: dict[str, Tensor]) -> None:
+    for name, tensor in _list_numbers(module).items():
+        tensor.copy_(numbers[name])
 
 
 _PROBE_TOKENS = (8, 32)
 
 
-def _measure_pass_variation(forward: CausalForward, exact: CausalForward) -> float:
-    """Return the mean total variation between two passes' next tokens, on random texts."""
-    numbers = generator(0, "probe texts").integers(exact.n_vocabulary, size=_PROBE_TOKENS)
-    distributions = []
-    for causal_pass in (forward, exact):
-        with causal_pass.running(), torch.inference_mode():
-            logits = causal_pass.model(torch.from_numpy(numbers).to(causal_pass.device)).logits
-        distributions.append(torch.softmax(logits.double(), dim=-1))
-    return measure_variation(*distributions)
+def _compute_distributions(forward: CausalForward) -> Tensor:
+    """Return the distributions of the next tokens of random texts."""
+    numbers = generator(0, "probe texts").integers(forward.n_vocabulary, size=_PROBE_TOKENS)
+    with forward.running(), torch.inference_mode():
+        logits = forward.model(torch.from_numpy(numbers).to(forward.device)).logits
+    return torch.softmax(logits.double(), dim=-1)
+
+
+def _measure_variations(
+    forwards: Sequence[CausalForward], distributions: Sequence[Tensor]
+) -> list[float]:
+    """Return the mean total variation of each forward's next tokens from distributions."""
+    pairs = zip(forwards, distributions, strict=True)
+    return [measure_variation(_compute_distributions(forward), p) for forward, p in pairs]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from audit.stats import BoolArray, IntArray
 
 ROOT = -1
-_NODES_PER_PASS = 256
+NODES_PER_PASS = 256
 """With a vocabulary of 150,000 tokens the logits take 150 MB; 512 nodes are no faster."""
 
 
@@ -116,7 +116,7 @@ class TreePlan:
 
 
 def plan_passes(
-    tree: TokenTree, *, has_ends: bool = False, n_nodes_per_pass: int = _NODES_PER_PASS
+    tree: TokenTree, *, has_ends: bool = False, n_nodes_per_pass: int = NODES_PER_PASS
 ) -> TreePlan:
     """Return the passes that score a tree; a branch of more nodes gets its first node as a stem."""
     needs_pass = np.zeros(len(tree), dtype=np.bool_)

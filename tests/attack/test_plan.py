@@ -10,12 +10,18 @@ import pytest
 
 from audit.attack import scenarios
 from audit.attack.cohort import count_group_controls
-from audit.attack.plan import EVIDENCE, list_control_needs, make_plan
+from audit.attack.memory import ModelSize, PassLoad, measure_memory
+from audit.attack.plan import EVIDENCE, list_control_needs, make_plan, refuse_too_large
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
 from audit.attack.scenarios import add_references
 from audit.cli.command_line import parse_words
 from audit.cli.commands import Command
+from audit.errors import AuditError
 from audit.home import HOME_VARIABLE
+from audit.models.adapters import WEIGHTS_FILE
+from audit.models.architectures import parse_config
+from audit.models.causal_architectures import CausalConfig
+from audit.models.layouts import count_parameters
 from audit.models.load import load_pair
 from audit.names.candidates import OF_HOSPITAL, ControlSource, make_candidates
 from audit.names.controls import N_REFERENCE
@@ -24,6 +30,7 @@ from audit.report.audit_store import is_kept, read_finished_sizes
 from audit.run import run_audit
 from cache.store import Store
 from tests import small_audit
+from tests.models.make_causal import make_adapter, make_causal
 from tests.small_audit import Models, models, small
 
 __all__ = ["models", "small"]
@@ -166,3 +173,90 @@ def test_the_command_line_says_every_setting(models: Models) -> None:
     options = settings_of(make_plan(two, passages_file="passages.csv").command)
     assert {name: options[name] for name in posterior.plain()} == posterior.plain()
     assert (options["names"].name, options["passages"].name) == ("names.csv", "passages.csv")
+
+
+def causal_request(
+    models: Models, folder: Path, scenario: int, *, is_adapter: bool
+) -> AuditRequest:
+    general = make_causal(folder / "general", "llama 3", n_more_rows=0)
+    if is_adapter:
+        make_adapter(folder / "hospital", general)
+    else:
+        make_causal(folder / "hospital", "llama 3", seed=1)
+    request = small_audit.request_of(models, scenario)
+    return request.with_(general=general, hospital=folder / "hospital", device="cpu")
+
+
+@pytest.mark.parametrize("is_adapter", [False, True])
+def test_a_plan_of_causal_models_counts_the_bytes_of_their_parameters(
+    models: Models, tmp_path: Path, is_adapter: bool
+) -> None:
+    request = causal_request(models, tmp_path, 2, is_adapter=is_adapter)
+    memory = make_plan(request).memory
+    assert memory is not None
+    pair = load_pair(request.general, request.hospital)
+    n_bytes = {id(p): p.nbytes for p in pair.general.model.parameters()}
+    n_bytes |= {id(p): p.nbytes for p in pair.hospital.model.parameters()}
+    # An adapter's numbers are no parameters of the module that both models share.
+    n_adapter = (tmp_path / "hospital" / WEIGHTS_FILE).stat().st_size if is_adapter else 0
+    held = sum(memory.weights.values())
+    assert sum(n_bytes.values()) <= held <= sum(n_bytes.values()) + n_adapter
+    assert memory.running > held and memory.loading > held
+    assert make_plan(small_audit.request_of(models, 2)).memory is None
+    plan = make_plan(request)
+    parts = [plan.seconds_of(model_role) for model_role in ("general", "hospital")]
+    assert parts[0] == pytest.approx(parts[1], rel=0.1) and sum(parts) < plan.seconds
+
+
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_causal_models_that_do_not_fit_are_refused_before_they_are_read(
+    models: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: int
+) -> None:
+    request = causal_request(models, tmp_path, scenario, is_adapter=False)
+    memory = make_plan(request).memory
+    assert memory is not None
+    needed = max(memory.running, memory.loading)
+    monkeypatch.setattr("audit.foreign.find_free_memory", lambda: needed)
+    refuse_too_large(request)
+    monkeypatch.setattr("audit.foreign.find_free_memory", lambda: needed - 1)
+    monkeypatch.setattr("audit.models.load.load_pair", None)
+    with (
+        Store(tmp_path / "results") as store,
+        pytest.raises(AuditError, match="of free memory are left"),
+    ):
+        run_audit(request, store=store)
+
+
+SEVEN_BILLION = {
+    "model_type": "llama",
+    "vocab_size": 32_000,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 11_008,
+    "max_position_embeddings": 4096,
+}
+
+
+def test_seven_billion_parameters_take_what_arithmetic_says() -> None:
+    config = parse_config(SEVEN_BILLION, place="config.json")
+    assert isinstance(config, CausalConfig)
+    n = count_parameters(config)
+    assert n == 6_738_415_616  # Llama 2 7B
+    whole, adapter = ModelSize(n, n * 2 // 3), ModelSize(20_000_000, 80_000_000)
+    load = PassLoad(n_rows=1, n_kept=768, n_new=512, n_asked=256)
+
+    def measure(hospital: ModelSize, dtype: str, device: str = "cpu") -> tuple[float, float, float]:
+        sizes = {"general": whole, "hospital": hospital}
+        memory = measure_memory(config, sizes, load=load, dtype=dtype, device=device)
+        # 32 layers x 4096 numbers for keys and as many for values, of each token
+        assert memory.cache == 768 * 2 * 32 * 4096 * (4 if dtype == "float32" else 2)
+        return tuple(
+            round(x / 1e9, 1)
+            for x in (sum(memory.weights.values()), memory.running, memory.loading)
+        )
+
+    assert measure(whole, "float32") == (53.9, 54.9, 62.9)
+    assert measure(adapter, "float32") == (27.0, 28.0, 35.9)
+    assert measure(adapter, "bfloat16") == (13.5, 14.1, 35.9)
+    assert measure(whole, "auto", device="cuda") == (27.0, 27.5, 35.9)

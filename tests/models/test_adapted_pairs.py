@@ -14,15 +14,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from audit.errors import AuditError
+from audit.models import causal_pass
 from audit.models.adapters import SETTINGS_FILE, WEIGHTS_FILE, join_digests, read_adapter
-from audit.models.causal_pass import convert_models
+from audit.models.causal_pass import build_causal_forwards
 from audit.models.inspect import (
     compute_hospital_digest,
     compute_model_digest,
     inspect_adapter,
     inspect_model,
 )
-from audit.models.load import LoadedModel, load_model, load_pair
+from audit.models.load import LoadedModel, ModelPair, load_model, load_pair
 from audit.models.registry import (
     VARIABLE,
     check_pair,
@@ -265,14 +266,41 @@ def test_adapters_are_listed_with_the_bases_that_fit(
     assert find_tokenizer_folder(base, home / "a-twin") == home / "a-twin"
 
 
-def test_a_pair_in_another_number_type_shares_one_copy_and_stays_two_models(tmp_path: Path) -> None:
+def weights_of(pair: ModelPair) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in pair.general.model.named_parameters()}
+
+
+@pytest.fixture
+def adapted_pair(tmp_path: Path) -> ModelPair:
     base = make_causal(tmp_path / "base")
     make_adapter(tmp_path / "adapter", base)
-    pair = load_pair(base, tmp_path / "adapter")
-    general, hospital = convert_models([pair.general, pair.hospital], dtype="bfloat16")
-    assert general.model is hospital.model and general.model is not pair.general.model
-    assert next(pair.general.model.parameters()).dtype == torch.float32
-    for exact, rounded in ((pair.general, general), (pair.hospital, hospital)):
-        assert next(rounded.model.parameters()).dtype == torch.bfloat16
-        torch.testing.assert_close(logits_of(rounded).float(), logits_of(exact), rtol=0.1, atol=0.3)
-    assert (logits_of(general) - logits_of(hospital)).abs().max() > 1
+    return load_pair(base, tmp_path / "adapter")
+
+
+def test_a_rounded_pair_shares_one_copy_and_stays_two_models(adapted_pair: ModelPair) -> None:
+    models = [adapted_pair.general, adapted_pair.hospital]
+    exact = list(map(logits_of, models))
+    for forward, loaded, logits in zip(
+        build_causal_forwards(models, dtype="bfloat16"), models, exact, strict=True
+    ):
+        assert forward.model is models[0].model and forward.dtype == "bfloat16"
+        torch.testing.assert_close(logits_of(loaded).float(), logits, rtol=0.1, atol=0.3)
+    assert (logits_of(models[0]) - logits_of(models[1])).abs().max() > 1
+
+
+@pytest.mark.parametrize(("share", "dtype"), [(0.5, "bfloat16"), (1e-9, "float32")])
+def test_where_the_device_multiplies_bfloat16_it_is_chosen_if_it_moves_little(
+    adapted_pair: ModelPair, monkeypatch: pytest.MonkeyPatch, share: float, dtype: str
+) -> None:
+    models = [adapted_pair.general, adapted_pair.hospital]
+    weights, exact = weights_of(adapted_pair), list(map(logits_of, models))
+    assert {forward.dtype for forward in build_causal_forwards(models, dtype="auto")} == {"float32"}
+    monkeypatch.setattr(causal_pass, "MAX_SHARE_MOVED", share)
+    monkeypatch.setattr(  # as on a GPU that has it
+        causal_pass, "pick_precision", lambda dtype, *, device: "bfloat16"
+    )
+    forwards = build_causal_forwards(models, dtype="auto")
+    assert {forward.dtype for forward in forwards} == {dtype}
+    if dtype == "float32":  # whatever was tried, the models are as they were
+        assert all(torch.equal(weights[n], w) for n, w in weights_of(adapted_pair).items())
+        assert all(map(torch.equal, map(logits_of, models), exact))
