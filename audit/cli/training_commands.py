@@ -178,7 +178,7 @@ def make_leakage_task(options: Options, *, is_quick: bool) -> leakage.LeakageTas
     return (leakage.make_quick_order(defaults) if is_quick else defaults).with_(**options)
 
 
-_TUNED = tuple(TuningSettings.model_fields.keys() - {"lora", *tagger_audit.FROM_ORDER})
+_TUNED = tuple(TuningSettings.model_fields.keys() - {"lora", "is_split", *tagger_audit.FROM_ORDER})
 
 
 @command(

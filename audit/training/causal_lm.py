@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional
 
 from audit.models.adapters import SETTINGS_FILE, WEIGHTS_FILE
@@ -24,7 +25,13 @@ from audit.rng import torch_seed
 from audit.shelf import whole_folder, write_whole
 from audit.training.config import Lora, TrainSettings
 from audit.training.framing import NextRows, PackedRows
-from audit.training.loop import Hardware, adamw, copy_to_main_memory
+from audit.training.loop import (
+    Hardware,
+    adamw,
+    copy_to_main_memory,
+    select_trained_parameters,
+)
+from audit.training.memory import list_layers
 from audit.training.notes_learner import ModelWriter, NotesLearner
 from audit.training.tokens import HeldOut
 
@@ -102,6 +109,21 @@ def add_adapter(model: nn.Module, lora: Lora, *, seed: int) -> nn.Module:
         torch.manual_seed(torch_seed(seed, "adapter"))
         adapted_model: nn.Module = peft.get_peft_model(model, config)
         return adapted_model
+
+
+def split_base(model: nn.Module, hardware: Hardware) -> None:
+    """Split the frozen weights of a model between all processes, in place.
+
+    A process holds its part of each weight on its device, and gathers a layer while it computes.
+    What learns, such as an adapter, stays whole in every process.
+    """
+    fsdp: Any = importlib.import_module("torch.distributed.fsdp")  # takes half a second
+    mesh = init_device_mesh(hardware.device, (hardware.n_processes,))
+    trained = set(select_trained_parameters(model).values())
+    for parameter in trained:
+        parameter.data = parameter.data.to(hardware.device)
+    for module in (*list_layers(model), model):
+        fsdp.fully_shard(module, mesh=mesh, ignored_params=trained)
 
 
 def write_adapter(model: nn.Module, path: Path, *, base: str) -> None:

@@ -121,6 +121,17 @@ def wait_for_first(process: int, n_processes: int) -> Iterator[None]:
         processes.barrier()
 
 
+@contextmanager
+def take_turns(hardware: Hardware) -> Iterator[None]:
+    """Let the processes do the block one after another, so that only one needs its memory."""
+    for _ in range(hardware.process):
+        processes.barrier()
+    yield
+    for _ in range(hardware.process, hardware.n_processes):
+        if hardware.n_processes > 1:
+            processes.barrier()
+
+
 def add_up(tensors: Iterable[Tensor]) -> None:
     """Replace each tensor by its sum over all processes, which is bit-identical in each of them."""
     for work in [processes.all_reduce(tensor, async_op=True) for tensor in tensors]:

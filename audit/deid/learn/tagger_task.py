@@ -150,11 +150,24 @@ class TuningSettings(ScheduledSettings):
     gradient_checkpointing: bool = Field(
         default=False, description="less memory, a third more time"
     )
+    is_split: bool = Field(
+        default=False,
+        description="the processes of torchrun hold a part of the base's weights each; for an "
+        "adapter",
+    )
     lora: Lora | None = None
     """None: all weights are tuned."""
 
+    not_of_the_weights: ClassVar[tuple[str, ...]] = ("checkpoint_every", "is_split")
+
     @model_validator(mode="after")
     def _check_rows(self) -> Self:
+        if self.is_split and self.lora is None:
+            raise AuditError(
+                "Only weights that do not learn can be split between processes.",
+                where=WHERE,
+                do="Tune an adapter (--lora), or leave `is_split` out.",
+            )
         if self.packed_tokens and self.micro_batch != 1:
             raise AuditError(
                 "A pass is one row of packed windows; `micro_batch` has no effect on it.",

@@ -57,8 +57,8 @@ from audit.shelf import (
     whole_folder,
     write_whole,
 )
-from audit.training.causal_lm import add_adapter
-from audit.training.config import read_losses, read_process_number
+from audit.training.causal_lm import add_adapter, split_base
+from audit.training.config import Lora, read_losses, read_process_number
 from audit.training.loop import (
     VERSIONS,
     Hardware,
@@ -67,6 +67,8 @@ from audit.training.loop import (
     adamw,
     add_up,
     join_processes,
+    select_trained_parameters,
+    take_turns,
 )
 from audit.training.memory import (
     PassSize,
@@ -357,7 +359,7 @@ class CopyLearner(Learner[tuple[Batch, int]]):
         """Return the mean loss of answers in evaluation mode, in nats per token."""
         self.model.eval()
         total = torch.zeros((), dtype=torch.float64, device=self.hardware.device)
-        with torch.inference_mode():
+        with torch.no_grad():  # split weights cannot be gathered in inference mode and learn later
             for _, (batch, _), weight in self.hardware.share_passes(self._make_batches(examples)):
                 total += self._sum_loss(batch) * weight
         if self.hardware.n_processes > 1:
@@ -478,25 +480,21 @@ def _make_learner(
         precision=hardware.precision,
         lora=settings.lora,
         is_checkpointed=settings.gradient_checkpointing,
+        n_parts=hardware.n_processes if settings.is_split else 1,
     )
     refuse_without_room(memory, lora=settings.lora, free=find_free_bytes(hardware.device))
     say(_MEMORY.format(**memory.in_gigabytes()))
-    loaded = load_causal(
-        task.start or Path(),
-        device=task.device,
-        precision=settings.precision,
-        is_frozen=settings.lora is not None,
-    )
+    loaded, model = _load_model(task, settings, hardware)
     content = {
         "version": _VERSION,
         "model": loaded.digest,
         "examples": examples.digest,
         "held_out": held_out.digest,
         "settings": settings.decisive(),
-        "place": [loaded.device, loaded.precision],
+        "place": [hardware.device, hardware.precision],
     }
     learner = CopyLearner(
-        _prepare_model(loaded, settings),
+        model,
         settings=settings,
         pad_id=loaded.tokenizer.pad_token_id or 0,
         n_steps=settings.n_steps(len(examples.rows)),
@@ -546,6 +544,24 @@ def _make_task_examples(
     )
 
 
+def _load_model(
+    task: TaggerTask, settings: TuningSettings, hardware: Hardware
+) -> tuple[CausalModel, Any]:
+    """Return the model of a task as it was loaded, and the one that is tuned, perhaps split."""
+    is_split = settings.is_split and hardware.n_processes > 1
+    with take_turns(hardware) if is_split else nullcontext():
+        loaded = load_causal(
+            task.start or Path(),
+            device="cpu" if is_split else task.device,
+            precision=hardware.precision,
+            is_frozen=settings.lora is not None,
+        )
+        model = _prepare_model(loaded, settings)
+        if is_split:
+            split_base(model, hardware)
+    return loaded, model
+
+
 def _prepare_model(loaded: CausalModel, settings: TuningSettings) -> Any:
     model = loaded.model
     if settings.packed_tokens:
@@ -564,6 +580,8 @@ def _write_tagger(
     settings, folder, model = learner.settings, learner.folder, learner.model
     if settings.lora is not None:
         adapted_model: Any = model
+        if settings.is_split and learner.hardware.n_processes > 1:
+            adapted_model = _load_whole(learner, settings.lora, directory=loaded.directory)
         model = adapted_model.merge_and_unload(safe_merge=True)
     _write_model(model.to(loaded.stored), folder / MODEL, parent=loaded.directory)
     points = read_losses(folder)
@@ -582,8 +600,8 @@ def _write_tagger(
             "n_steps": points[-1].step,
             **examples.counts,
             "n_held_out": n_held_out,
-            "device": loaded.device,
-            "precision": loaded.precision,
+            "device": learner.hardware.device,
+            "precision": learner.hardware.precision,
             "n_processes": learner.hardware.n_processes,
             "versions": {**VERSIONS},
         },
@@ -594,6 +612,20 @@ def _write_tagger(
         },
     )
     write_whole(folder / TAGGER, facts.file())
+
+
+def _load_whole(learner: CopyLearner, lora: Lora, *, directory: Path) -> nn.Module:
+    """Return the model of a learner with all of its weights, in main memory.
+
+    The base is read again, so the other processes need not send their parts.
+    """
+    precision, seed = learner.hardware.precision, learner.settings.seed
+    base = load_causal(directory, device="cpu", precision=precision).model
+    model = add_adapter(base, lora, seed=seed)
+    trained = select_trained_parameters(learner.model)
+    for name, parameter in select_trained_parameters(model).items():
+        parameter.data.copy_(trained[name])
+    return model
 
 
 def _write_model(model: Any, path: Path, *, parent: Path) -> None:
