@@ -34,6 +34,7 @@ from audit.attack.scores import AttackResult
 from audit.errors import AuditError, Message
 from audit.executor import SCHEDULER_VARIABLE, open_executor
 from audit.home import results_dir
+from audit.models.inspect import is_adapter
 from audit.models.registry import RegisteredModel, find_model_by_digest
 from audit.names import spelling
 from audit.names.candidates import GUESSED_KINDS, OF_HOSPITAL, Candidates, guessed_kinds
@@ -144,7 +145,12 @@ class AttackSetup:
     def source(
         self, model_role: str, kind: str, *, store: evidence.ShardStore, meter: Meter, **fields: Any
     ) -> evidence.Source:
-        """Return the source of one model's evidence of a kind; `fields` are its other fields."""
+        """Return the source of one model's evidence of a kind; `fields` are its other fields.
+
+        A worker reads the general model of an adapter's pair as the base with the adapter off: it
+        then has one copy of the weights.
+        """
+        is_shared = is_adapter(self.request.hospital)
         return evidence.Source(
             getattr(self.pair, model_role),
             self.forwards[model_role],
@@ -153,7 +159,7 @@ class AttackSetup:
             meter,
             name_phase(model_role, kind),
             self.row_work(model_role),
-            folder=getattr(self.request, model_role),
+            folder=getattr(self.request, "hospital" if is_shared else model_role),
             base=self.request.general,
             **fields,
         )

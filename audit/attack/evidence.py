@@ -136,7 +136,8 @@ class Source:
     row_work: float = 1.0  # work of a row of a forward pass, in units of the meter
     # Called with how many documents or inputs are stored, without a gap from the first on.
     on_kept: Callable[[int], None] = lambda _: None
-    folder: Path = Path()  # of the model, at the same place for every worker
+    # Of the model, at the same place for every worker; of the adapter for both models of its pair.
+    folder: Path = Path()
     base: Path = Path()  # of the general model
     executor: Executor | None = None  # None: shards are made here, one after the other
 
@@ -155,7 +156,7 @@ class ShardOrder:
     first: int  # its first document or input
     n: int
     task: AnyTask = field(repr=False)
-    folder: Path = field(repr=False)  # of the model
+    folder: Path = field(repr=False)  # of the model, or of the adapter that makes it one of two
     base: Path = field(repr=False)  # of the general model, on which an adapter stands
     model: str = field(repr=False)  # digest that the model must have
     device: str
@@ -358,35 +359,38 @@ def make_shard_remotely(order: ShardOrder) -> Arrays:
 
 def _load_forward(order: ShardOrder) -> AnyForward:
     """Return the model of an order, ready to run; a pair stays loaded."""
-    loaded, forward = _load_models(
-        order.folder, order.base, order.device, order.dtype, order.kernels
-    )
-    if loaded.digest != order.model:
+    forwards = _load_models(order.folder, order.base, order.device, order.dtype, order.kernels)
+    if order.model not in forwards:
         raise AuditError(
             "A worker has another model in this folder.",
             where=order.folder.name,
             do="Let all workers see the same folders.",
         )
-    return forward
+    return forwards[order.model]
 
 
 @lru_cache(maxsize=2)
 def _load_models(
     folder: Path, base: Path, device: str, dtype: str, kernels: str
-) -> tuple[LoadedModel, AnyForward]:
+) -> Mapping[str, AnyForward]:
+    """Return the models of a folder by their digests: one, or an adapter's and its base's."""
     from audit.models.causal_pass import CausalForward, round_models
     from audit.models.forward import Forward
     from audit.models.load import load_model, load_pair
 
     if is_adapter(folder):
-        loaded = load_pair(base, folder, device=device).hospital
+        pair = load_pair(base, folder, device=device)
+        models = [pair.general, pair.hospital]
     else:
-        loaded = load_model(folder, device=device)
-    if loaded.config.is_causal:
+        models = [load_model(folder, device=device)]
+    if models[0].config.is_causal:
         if dtype != "float32":
-            round_models([loaded], dtype=dtype)
-        return loaded, CausalForward(loaded, kernels=kernels)
-    return loaded, Forward(loaded.model, dtype=dtype, is_plain=kernels == "plain")
+            round_models(models, dtype=dtype)
+        return {loaded.digest: CausalForward(loaded, kernels=kernels) for loaded in models}
+    is_plain = kernels == "plain"
+    return {
+        loaded.digest: Forward(loaded.model, dtype=dtype, is_plain=is_plain) for loaded in models
+    }
 
 
 def set_threads(backend: Mapping[str, str]) -> None:

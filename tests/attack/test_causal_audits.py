@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import peft
@@ -20,8 +23,9 @@ from audit.attack.question import (
 from audit.attack.sampling import SamplingTask
 from audit.attack.scores import PAIR_SCORE
 from audit.errors import AuditCancelled, AuditError
-from audit.models.inspect import compute_hospital_digest
-from audit.models.load import load_pair
+from audit.models import load
+from audit.models.inspect import ModelFiles, compute_hospital_digest
+from audit.models.load import LoadedModel, load_pair
 from audit.names.candidates import make_candidates
 from audit.names.pools import us_pool
 from audit.notes.passages import read_passages
@@ -30,8 +34,10 @@ from audit.report.report import AuditReport
 from cache.store import Store
 from tests.models.make_causal import make_adapter, make_causal
 from tests.models.make_models import make_bert
+from tests.one_thread import one_thread
 from tests.small_audit import answer, content, same_answer
 
+__all__ = ["one_thread"]
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 PASSAGES = b"""text,name_id
 mr [NAME] was seen by dr john,0
@@ -104,6 +110,52 @@ def test_a_stopped_audit_goes_on_to_the_same_bytes(
 def measure_names(report: AuditReport) -> dict[str, np.ndarray]:
     columns = ("score", "general_posterior", "hospital_posterior", "mean_log_ratio")
     return {name: report.table[name].to_numpy(dtype=float) for name in columns}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scenario", [1, 2])
+def test_workers_make_an_adapter_s_shards_with_one_copy_of_its_base(
+    scenario: int,
+    models: tuple[Path, Path, Path],
+    one_thread: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker is asked as Dask asks it: one order after the other, pickled."""
+    general, _, adapter = models
+    request = request_of(general, adapter, scenario)
+    report = answer(request, tmp_path / "here")
+    loaded_folders: list[str] = []
+    load_files = load._load_files
+
+    def count_loads(files: ModelFiles, **options: Any) -> LoadedModel:
+        loaded_folders.append(files.folder.name)
+        return load_files(files, **options)
+
+    monkeypatch.setattr(load, "_load_files", count_loads)
+    evidence._load_models.cache_clear()
+    with ThreadPoolExecutor(1) as threads:
+        worker = PicklingExecutor(threads)
+        assert same_answer(answer(request, tmp_path / "worker", executor=worker), report)
+    assert loaded_folders == ["general"] * 2  # once to plan the shards, once by the worker
+    assert content(tmp_path / "worker") == content(tmp_path / "here")
+    evidence._load_models.cache_clear()
+
+
+class PicklingExecutor(Executor):
+    """Sends what it is asked to another executor as bytes."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        sent = pickle.dumps((fn, args, kwargs))
+
+        def work() -> Any:
+            function, arguments, options = pickle.loads(sent)
+            return function(*arguments, **options)
+
+        return self._executor.submit(work)
 
 
 @pytest.mark.long

@@ -19,11 +19,13 @@ from pathlib import Path
 import pytest
 
 from audit import run
+from audit.attack import scenarios
 from audit.errors import AuditError
 from audit.executor import SCHEDULER_VARIABLE, open_executor, use_scheduler
 from audit.home import results_dir
 from audit.progress import Progress
 from audit.task import Contact
+from tests.models.make_causal import make_adapter, make_causal
 from tests.one_thread import one_thread
 from tests.repository import REPOSITORY
 from tests.small_audit import answer, content, models, request_of, small
@@ -129,6 +131,20 @@ def test_a_worker_is_killed_and_the_bytes_are_those_of_a_run_in_one_place(
     log = (tmp_path / "cluster.log").read_text()
     assert "died" in log or "Remove worker" in log
     assert str(models.general) not in log
+
+
+def test_a_cluster_audits_an_adapter_to_the_bytes_of_a_run_in_one_place(
+    models, cluster, home, tmp_path, monkeypatch
+):
+    general = make_causal(tmp_path / "general", "llama 3", n_more_rows=0)
+    make_adapter(tmp_path / "adapter", general)
+    request = request_of(models, 2).with_(general=general, hospital=tmp_path / "adapter")
+    monkeypatch.setattr(scenarios, "N_PAIR_REFERENCE", 100)
+    monkeypatch.setattr(scenarios, "MIN_PAIR_REFERENCE", 40)
+    answer(request, tmp_path / "alone")
+    monkeypatch.setenv(SCHEDULER_VARIABLE, cluster)
+    run.AuditTask(request=request).run(Contact(lambda _: None, lambda: False, lambda _: None))
+    assert content(results_dir()) == content(tmp_path / "alone")
 
 
 def refuse() -> None:
