@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +25,7 @@ from audit.cli.deid_options import (
     HELD,
     Beside,
     Copying,
+    OutputsFile,
     PolicyName,
     Uncopied,
     find_tagger_id,
@@ -33,12 +34,24 @@ from audit.cli.deid_options import (
 )
 from audit.cli.printing import format_table
 from audit.deid.find.causal_model import LocalModel
+from audit.deid.find.elsewhere import (
+    FileTagger,
+    OutputNames,
+    ServerSettings,
+    ServerTagger,
+    open_server_tagger,
+    read_file_tagger,
+)
 from audit.deid.find.rules import RuleTagger
+from audit.deid.find.tagger import Tagger
 from audit.deid.find.tagger_facts import GenerativeFacts, TaggerFacts
 from audit.deid.find.taggers import (
     DEFAULT,
+    TAGGER_SEPARATOR,
+    add_fallback,
     combined_digest,
     find_tagger,
+    join_taggers,
     load_tagger,
 )
 from audit.deid.invent.pipeline import build_named
@@ -70,13 +83,15 @@ from audit.executor import count_cores
 from audit.foreign import locate_errors, read_file_bytes, refuse_errors
 from audit.names.people import ENGLISH, JAPANESE
 from audit.notes.formats import Format, flatten_spans, write_files
-from audit.notes.read import NoteSource, open_notes
+from audit.notes.read import Note, NoteSource, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
 from audit.shelf import whole_folder, write_private, write_whole
 from audit.task import Device
 from audit.training.config import Lora, read_process_number
+
+_MAX_SHOWN = 20
 
 
 @command()
@@ -125,11 +140,23 @@ def deid_policy(
 
 
 Mode = Annotated[Literal["placeholder", "surrogate", "mask"], "what takes the place of marked text"]
+KeyOf = Annotated[
+    str,
+    "surrogates from the key of this release of `deid releases`: a patient has the same ones "
+    "and the same shift of dates in both, so that whoever has both can link them; a new random "
+    "key without",
+]
 
 
 @command(
     Dependence({"seed", "key_of"}, has("mode", SURROGATE), needs="--mode surrogate"),
     Dependence({"seed"}, is_absent("key_of"), clashes="--key-of"),
+    Dependence({"outputs"}, is_absent("endpoint"), clashes="--endpoint"),
+    Dependence({"tagger", "copying"}, is_absent("outputs"), clashes="--outputs"),
+    Dependence({"tagger", "copying"}, is_absent("endpoint"), clashes="--endpoint"),
+    Dependence(
+        {*ServerSettings.model_fields} - {"endpoint"}, is_given("endpoint"), needs="--endpoint"
+    ),
 )
 def deid_tag(
     *,
@@ -147,17 +174,14 @@ def deid_tag(
         Path | None,
         "CSV, JSONL or Parquet: what is known of patients, and is found in their notes",
     ] = None,
+    outputs: OutputsFile = None,
+    asked: Annotated[Options, FieldsOf(ServerSettings)],
     beside: Beside = (),
     uncopied: Uncopied = FALLBACK,
     copying: Copying = HELD,
     mode: Mode = "placeholder",
     policy: PolicyName = ALL_OUT.title,
-    key_of: Annotated[
-        str,
-        "surrogates from the key of this release of `deid releases`: a patient has the same ones "
-        "and the same shift of dates in both, so that whoever has both can link them; a new random "
-        "key without",
-    ] = "",
+    key_of: KeyOf = "",
     seed: Annotated[
         int | None,
         "for tests only: of the surrogates. It is public: anybody with the program can compute "
@@ -171,12 +195,17 @@ def deid_tag(
     """Find personal information in notes and take it out."""
     stated = find_policy(policy)
     requested_release = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
-    tagger_id = join_tagger_ids(tagger, other_names=beside)
-    _refuse_nothing_copied(tagger_id, uncopied, copying)
+    source = _notes_to_tag(notes)
+    if outputs or asked.get("endpoint"):
+        loaded = _load_elsewhere(outputs, asked, source=source, beside=beside, device=device)
+    else:
+        tagger_id = join_tagger_ids(tagger, other_names=beside)
+        _refuse_nothing_copied(tagger_id, uncopied, copying)
+        loaded = load_tagger(tagger_id, device=device, is_free=copying == FREE)
     with record_release(out, requested_release) as (release_id, release):
         census = tag_notes(
-            _notes_to_tag(notes),
-            tagger=load_tagger(tagger_id, device=device, is_free=copying == FREE),
+            source,
+            tagger=loaded,
             folder=out,
             release=release,
             policy=stated,
@@ -187,6 +216,44 @@ def deid_tag(
         )
     _say_tagged(census, release_id, release)
     return census
+
+
+def _load_elsewhere(
+    outputs: Path | None,
+    asked: Options,
+    *,
+    source: NoteSource | handed_in.AnnotatedNotes,
+    beside: Sequence[str],
+    device: str,
+) -> Tagger:
+    """Return the tagger of copies that are written elsewhere, with the taggers beside it."""
+    copying: FileTagger | ServerTagger
+    if outputs:
+        copying = read_file_tagger(outputs)
+        _say_names(copying.compare_names(_list_names(source)))
+    else:
+        copying = open_server_tagger(ServerSettings(**asked))
+    names = [name for listed in beside for name in listed.split(",") if name]
+    others = [load_tagger(join_tagger_ids(name), device=device) for name in names]
+    return join_taggers(
+        [add_fallback(copying), *others], name=TAGGER_SEPARATOR.join((copying.name, *names))
+    )
+
+
+def _list_names(source: NoteSource | handed_in.AnnotatedNotes) -> list[str]:
+    return [row.note_id for row in source.read() if isinstance(row, Note)]
+
+
+def _say_names(names: OutputNames) -> None:
+    """Say which notes have no copy, and which copies belong to no note."""
+    if names.n_notes_without:
+        say(
+            f"{names.n_notes_without} notes have no copy in the file: they count as not copied, "
+            f"and {UNCOPIED} lists them."
+        )
+    if lines := names.lines_without_note:
+        shown = ", ".join(map(str, lines[:_MAX_SHOWN])) + (" ..." if lines[_MAX_SHOWN:] else "")
+        say(f"{len(lines)} copies belong to no note and are left out: lines {shown}.")
 
 
 def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:

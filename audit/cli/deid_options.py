@@ -37,6 +37,10 @@ Uncopied = Annotated[
     "or the note is left out of what is released",
 ]
 
+OutputsFile = Annotated[
+    Path | None, "instead of a tagger: JSONL of copies with tags, as doc_id, output"
+]
+
 HELD: Final = "held"
 FREE: Final = "free"
 Copying = Annotated[

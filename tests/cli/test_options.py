@@ -81,6 +81,7 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ConvertTask": (("audit/models/convert.py",), ("self", "task")),
     "ExperimentTask": (("audit/experiment/paper.py",), ("self", "task", "order")),
     "TaggerAuditTask": (("audit/experiment/tagger_audit.py",), ("self", "order")),
+    "ServerSettings": (("audit/deid/find/elsewhere.py",), ("self", "settings")),
     "ScoreTask": (("audit/deid/measure/scoring.py",), ("self", "task")),
     "TaggerTask": (
         (

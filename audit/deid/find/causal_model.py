@@ -302,7 +302,7 @@ SYSTEM = {
 }
 """The instruction; the Japanese one is taken from the paper word by word."""
 
-_PLAIN = {"ja": ("入力", "出力"), "en": ("Input", "Output")}
+PLAIN_HEADINGS = {"ja": ("入力", "出力"), "en": ("Input", "Output")}
 _NOTE, _ANSWER = "\ue0f0", "\ue0f1"  # from a private use area: no template contains them
 _LONE = re.compile("[\ud800-\udfff]")
 
@@ -358,7 +358,7 @@ def make_frame(tokenizer: Tokenizer, *, language: str) -> Frame:
     if getattr(tokenizer, "chat_template", None):
         texts = _split_chat(tokenizer, language=language)
     else:
-        note_heading, copy_heading = _PLAIN[language]
+        note_heading, copy_heading = PLAIN_HEADINGS[language]
         texts = f"{SYSTEM[language]}\n\n### {note_heading}:\n", f"\n\n### {copy_heading}:\n", ""
         begin_id = tokenizer.bos_token_id
         begin_ids = [

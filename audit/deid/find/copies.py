@@ -548,6 +548,25 @@ class OutputLine(Record):
     output: str
 
 
+class Output(NamedTuple):
+    """What a model wrote about a note, and the line of the file in which it stands."""
+
+    text: str
+    line: int
+
+
+def read_outputs(path: Path, *, subject: str) -> dict[str, Output]:
+    """Return the outputs of a file by the names of their notes; AuditError names the line."""
+    outputs: dict[str, Output] = {}
+    doc_ids: set[str] = set()
+    for number, raw_line in read_numbered_lines(path, subject):
+        place = Message("{subject}, line {number}", subject=subject, number=number)
+        line = OutputLine.read(raw_line, where=place)
+        refuse_duplicate(str(line.doc_id), doc_ids, place=place)
+        outputs[str(line.doc_id)] = Output(line.output, number)
+    return outputs
+
+
 def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     """Align a model's outputs with the gold notes; write `PREDICTIONS` and `COPIES` to a folder.
 
@@ -555,30 +574,25 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
     """
     # Tags with any label of the gold notes are accepted.
     labels = {span.label for note in read_notes(gold, GOLD) for span in note.spans}
-    output_by_id: dict[str, str] = {}
-    doc_ids: set[str] = set()
-    for number, raw_line in read_numbered_lines(outputs, PREDICTED):
-        place = Message("{predicted}, line {number}", predicted=PREDICTED, number=number)
-        line = OutputLine.read(raw_line, where=place)
-        refuse_duplicate(str(line.doc_id), doc_ids, place=place)
-        output_by_id[str(line.doc_id)] = line.output
+    outputs_by_id = read_outputs(outputs, subject=PREDICTED)
+    n_outputs = len(outputs_by_id)
     with create_file(folder / PREDICTIONS) as predictions, create_file(folder / COPIES) as copies:
         for note in read_notes(gold, GOLD):
-            if note.doc_id in output_by_id:
-                output = output_by_id.pop(note.doc_id)
-                pieces = [Piece(0, len(note.text), output)] if note.text else []
+            if note.doc_id in outputs_by_id:
+                output = outputs_by_id.pop(note.doc_id)
+                pieces = [Piece(0, len(note.text), output.text)] if note.text else []
                 reading = read_pieces(note, pieces, labels=labels)
                 predictions.write(
                     format_jsonl_line(reading.document).encode("utf-8", "surrogatepass")
                 )
                 copies.write(json_line(reading.line()))
-    if doc_ids and len(output_by_id) == len(doc_ids):
+    if n_outputs and len(outputs_by_id) == n_outputs:
         raise AuditError(
             "The two files have no note in common.",
             where="predicted notes",
             do="Give every note the same `doc_id` in both files.",
         )
-    return len(output_by_id)
+    return len(outputs_by_id)
 
 
 def n_chars_of(stretches: Iterable[Sequence[int]]) -> int:
