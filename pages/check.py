@@ -46,7 +46,8 @@ def draw(say: Words) -> None:
     if check is None:
         return
     answer = f"{MARKS[check.state]} {render_message(check.answer, say.language)}"
-    card = blocks.Verdict(f"check-{check.state}", "", answer, "", "")
+    advice = say.text("check_unchecked_do") if check.state == "unchecked" else ""
+    card = blocks.Verdict(f"check-{check.state}", "", answer, advice, "")
     st.html(blocks.verdict_cards([card]))
     file_column, report_column = st.columns([2, 3], gap="large")
     with file_column:
@@ -119,7 +120,8 @@ def draw_models(say: Words, check: Check) -> None:
         if role in ("general", "hospital")
     ]
     header = [("", say.text(f"check_{column}")) for column in ("role", "model", "digest")]
-    st.html(blocks.table(header, rows, caption=say.text("check_models_caption")))
+    with st.container(key="check_models"):
+        st.html(blocks.table(header, rows, caption=say.text("check_models_caption")))
 
 
 draw_page("check", draw)

@@ -112,8 +112,10 @@ class Check:
         unchecked_files = ", ".join(sorted(self.files - self.checked))
         if not unchecked_files:
             return Message("Not checked: {n} of {of} files are here.", n=n, of=n_files)
+        if n == n_files:
+            return Message("Not checked: nothing here confirms {files}.", files=unchecked_files)
         return Message(
-            "Not checked: {n} of {of} files are here, and nothing here tells of {files}.",
+            "Not checked: {n} of {of} files are here, and nothing here confirms {files}.",
             n=n,
             of=n_files,
             files=unchecked_files,

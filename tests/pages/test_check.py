@@ -116,6 +116,8 @@ def test_files_given_one_by_one_are_told_apart_altered_unchecked_and_missing(hom
     app = check(("report.html", files["report.html"]))
     assert states(app) == {"? report.html": "unchecked"}
     assert SAY.text("check_here_unknown") in texts(app)
+    assert "Not checked: nothing here confirms report.html." in texts(app)
+    assert SAY.text("check_unchecked_do") in texts(app)
     app = check(*((name, files[name]) for name in ("MANIFEST.sha256", "report.html")))
     assert states(app)["\N{EN DASH} report.json"] == "missing"
 

@@ -119,7 +119,7 @@ def test_a_file_that_was_handed_over_alone_is_checked_alone(
     page.write_bytes(bundle_report(report)["report.html"])
     outcome = verify_path(page, capsys)  # nothing tells of the page, report.json is as it was
     assert (outcome["code"], outcome["state"], outcome["altered"]) == (3, "unchecked", [])
-    assert "nothing here tells of report.html" in outcome["told"]
+    assert "nothing here confirms report.html" in outcome["told"]
     alone.write_bytes(alone.read_bytes().replace(b"leak_found", b"none_found"))
     assert verify_path(alone, capsys)["code"] == 1
 
@@ -199,7 +199,7 @@ def test_a_manifest_that_is_damaged_or_short_is_a_fault_and_without_one_pages_ar
     files = {name: data for name, data in all_files.items() if name != MANIFEST}
     outcome = verify_path(write_zip(files, tmp_path / "report.zip"), capsys)
     assert (outcome["code"], outcome["fault"]) == (3, [])
-    assert "nothing here tells of README.txt, report.html" in outcome["told"]
+    assert "nothing here confirms README.txt, report.html" in outcome["told"]
 
 
 DOWNLOADS = ("report.html", "names.csv", "measures.csv", "report.json")
@@ -226,7 +226,7 @@ def test_genuine_files_that_were_downloaded_one_by_one_are_never_called_altered(
         outcome = verify_path(path, capsys)
         assert (outcome["state"], outcome["fault"], outcome["altered"]) == ("unchecked", [], [])
         assert (outcome["code"], outcome["n_files"]) == (3, 4)
-        assert "nothing here tells of report.html" in outcome["told"]
+        assert "nothing here confirms report.html" in outcome["told"]
     paths["report.html"].unlink()
     outcome = verify_path(tmp_path / "one", capsys)  # the others follow from the audit that is kept
     assert (outcome["code"], outcome["state"]) == (0, "unchanged")
