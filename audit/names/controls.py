@@ -679,8 +679,8 @@ def _compare_groups(kind: str, members: pd.DataFrame, controls: pd.DataFrame) ->
         "and {last} (last part) standard deviations; {value:.0f} % have other numbers of "
         "word pieces, {value_2:.0f} % another script.",
         kind=kind,
-        first="?" if math.isnan(first) else f"{first:+.2f}",
-        last="?" if math.isnan(last) else f"{last:+.2f}",
+        first=_signed(first),
+        last=_signed(last),
         value=100 * pieces,
         value_2=100 * script,
     )
@@ -694,6 +694,12 @@ def _compare_groups(kind: str, members: pd.DataFrame, controls: pd.DataFrame) ->
             "figures that are adjusted for popularity and length.",
             kind=kind,
         )
+
+
+def _signed(difference: float) -> str:
+    """Return a difference with its sign; "?" where it is unknown."""
+    number = "?" if math.isnan(difference) else f"{difference:+z.2f}"
+    return number.replace("-", "\N{MINUS SIGN}")
 
 
 def _mean_difference(members: pd.Series[float], controls: pd.Series[float]) -> float:
