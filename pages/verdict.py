@@ -10,7 +10,6 @@ import streamlit as st
 from audit.attack.decisions import ALPHA, LOOK_ALPHA
 from audit.errors import render_message
 from audit.jobs import service
-from audit.jobs.table import Job
 from audit.report.name_table import ASKED, N_STRONGEST, kind_scores, select_strongest_names
 from audit.report.report import AuditReport
 from audit.stats import NO_ESTIMATE
@@ -32,7 +31,13 @@ from pages.ui.hand_over import draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
 from pages.ui.name_points import hover_text, list_facts, open_clicked_name
 from pages.ui.place import Place, find_place
-from pages.ui.running import FIRST_LOOK, draw_demo_button, draw_job_card, draw_live_cards
+from pages.ui.running import (
+    FIRST_LOOK,
+    draw_demo_button,
+    draw_first_running,
+    draw_job_card,
+    is_of_audits,
+)
 from pages.ui.section import (
     Columns,
     Content,
@@ -95,34 +100,12 @@ def draw_nothing(say: Words, place: Place) -> None:
         return
     draw_absence(say, "unreadable" if place.n_unreadable else "no_audit", n=place.n_unreadable)
     draw_doors(say)
-    if draw_running(say):
+    if draw_first_running(say):
         return
     last = next((job for job in service.jobs() if is_of_audits(job)), None)
     if last is not None and last.state != "done":
         draw_job_card(say, last)
     draw_demo(say)
-
-
-def is_of_audits(job: Job) -> bool:
-    """Return whether a job ends in a verdict."""
-    return job.kind in ("demo", "audit")
-
-
-def draw_running(say: Words) -> bool:
-    """Follow the running audits until the first is done; return False if none runs."""
-    service.recover()
-    if not any(map(is_of_audits, service.active_jobs())):
-        return False
-
-    def draw_job(say: Words, job: Job) -> None:
-        if cached.kept_audits()[0]:
-            st.rerun(scope="app")
-        if is_of_audits(job):
-            draw_job_card(say, job)
-
-    draw_heading(say, "first_running")
-    draw_live_cards(say, draw_job)
-    return True
 
 
 def draw_doors(say: Words) -> None:
@@ -159,6 +142,8 @@ def draw_verdict(say: Words, report: AuditReport) -> None:
             draw_remark(say, "older_rule", rule=verdict.rule)
     if planted := report.details.canaries:
         st.html(blocks.heading("", below=planted.sentence(say.language)))
+    if verdict.state != "not_compared":
+        draw_link("names", label=say.text("verdict_names"), audit=report.digest)
 
 
 def draw_scores(say: Words, report: AuditReport) -> None:

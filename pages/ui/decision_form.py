@@ -63,7 +63,8 @@ def draw_decision(say: Words, place: Place, *, reports: Sequence[AuditReport]) -
             _draw_signatures(say, decision, pair)
         # Under the button that was pressed.
         if error := st.session_state.pop(_REFUSED, None):
-            why = error.render(say.language)
+            # Without the place: the button that was pressed stands above.
+            why = AuditError(error.what, do=error.do).render(say.language)
             st.html(blocks.heading(say.text("decision_refused"), below=why))
         _draw_history(say, history)
     return decision

@@ -11,6 +11,7 @@ from audit.report.audit_store import read_demo_digests
 from audit.report.report import KeptAudit, choose_audit, find_other_scenario
 from audit.words import Words
 from pages.ui import cached
+from pages.ui.running import draw_first_running
 from pages.ui.section import draw_absence, draw_page
 from pages.ui.state import draw_link, once_a_run
 
@@ -60,7 +61,7 @@ def draw_audit_page(code: str, draw: Callable[[Words, KeptAudit], None]) -> None
         elif place.audits:
             draw_absence(say, "wrong_link")
             draw_link("verdict", label=say.text("open_newest"), audit=place.audits[0].digest)
-        else:
+        elif not draw_first_running(say):
             draw_absence(say, "need_audit")
             draw_link("verdict", label=say.text("go_to_overview"), audit="")
             draw_link("audit", label=say.text("go_to_run"), audit="")

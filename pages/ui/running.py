@@ -14,10 +14,11 @@ from audit.jobs.table import COMMAND, Job
 from audit.progress import FINISHING
 from audit.task import SHORT, Question
 from audit.words import Words
+from pages.ui import cached
 from pages.ui.access import identify_person, log_action, may
 from pages.ui.blocks import escape_html, format_moment, message_html
 from pages.ui.form import draw_button
-from pages.ui.section import draw_remark, show_refusals
+from pages.ui.section import draw_heading, draw_remark, show_refusals
 from pages.ui.state import draw_link, go_to
 
 Draw = Callable[[Words, Job], None]
@@ -88,6 +89,28 @@ def draw_live_cards(say: Words, draw: Draw, *, kind: str = "") -> set[str]:
     if ids:
         st.fragment(draw_cards, run_every="1s")()
     return ids
+
+
+def is_of_audits(job: Job) -> bool:
+    """Return whether a job ends in a verdict."""
+    return job.kind in ("demo", "audit")
+
+
+def draw_first_running(say: Words) -> bool:
+    """Follow the running audits until the first is done; return False if none runs."""
+    service.recover()
+    if not any(map(is_of_audits, service.active_jobs())):
+        return False
+
+    def draw_job(say: Words, job: Job) -> None:
+        if cached.kept_audits()[0]:
+            st.rerun(scope="app")
+        if is_of_audits(job):
+            draw_job_card(say, job)
+
+    draw_heading(say, "first_running")
+    draw_live_cards(say, draw_job)
+    return True
 
 
 def change_job(say: Words, make: Callable[[], Job], *, action: str) -> None:
