@@ -202,7 +202,7 @@ def draw_models(say: Words) -> Pair | None:
         general = registry.find_model(code, models=bases)
         if hospital and hospital.adapter:
             draw_bases(say, hospital.adapter, n_bases=len(bases))
-    draw_folders(say, models)
+    draw_folders(say, models, is_pair_chosen=bool(general and hospital))
     if is_adapter and general is None:
         return None
     chosen_models = {"general": general, "hospital": hospital}
@@ -231,10 +231,13 @@ def find_text_model(pair: Pair) -> RegisteredModel:
     return pair["general"] if pair["hospital"].adapter else pair["hospital"]
 
 
-def draw_folders(say: Words, models: tuple[RegisteredModel, ...]) -> None:
-    """Draw which folders are searched for models, which models are refused, and conversions."""
+def draw_folders(say: Words, models: tuple[RegisteredModel, ...], *, is_pair_chosen: bool) -> None:
+    """Draw which folders are searched for models, which models are refused, and conversions.
+
+    How to register a folder is told until two models are chosen.
+    """
     folders = registry.count_registered(models)
-    if not folders:
+    if not folders and not is_pair_chosen:
         draw_absence(say, "audit_no_folder")
         st.code(f"{registry.VARIABLE}=DIR python -m streamlit run app.py", language="bash")
     for folder, n in folders.items():

@@ -655,7 +655,8 @@ def draw_paper(say: Words, view: Score) -> None:
             for measure in table.measures
             for side in ("own", "printed")
         ]
-        draw_heading(say, "deid_measures_paper_table", number=table.number)
+        measures = " · ".join(say.text(f"deid_measures_rate_{name}") for name in table.measures)
+        draw_heading(say, "deid_measures_paper_table", number=table.number, measures=measures)
         header: list[str | tuple[str, str]] = [
             "deid_measures_label",
             "deid_measures_n_gold",
