@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from pydantic import Field
 
@@ -20,6 +22,17 @@ from audit.task import MAX_SEED, Device, Task
 def answer_task(task: Task) -> tuple[str, ...]:
     """Return the results of a task; progress and sentences go to stderr."""
     return foreground.answer_task(task, progress=progress_line(), say=say)
+
+
+def end_beside_first() -> NoReturn:
+    """End a process that worked beside the first one, which alone answers and reports.
+
+    Python does not end itself here: threads of torch may still hold tensors that it shared with the
+    other processes, and a thread that lets go of one while Python ends aborts the process.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def read_bytes(path: Path, *, where: str) -> bytes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from audit import access_log
-from audit.cli.command_steps import Seed, answer_task, say_patients
+from audit.cli.command_steps import Seed, answer_task, end_beside_first, say_patients
 from audit.cli.commands import (
     Dependence,
     FieldsOf,
@@ -455,7 +455,7 @@ def deid_train(
     task = TaggerTask(settings=settings, start=model or encoder, **options)
     if read_process_number()[0]:  # of several processes, only the first answers and reports
         task.help()
-        raise SystemExit(0)
+        end_beside_first()
     (tagger_id,) = answer_task(task)
     folder = task.with_(tagger_id=tagger_id).folder
     facts_of: Any = GenerativeFacts if kind == "generative" else TaggerFacts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from audit.attack.question import GenerationSettings, PosteriorSettings
-from audit.cli.command_steps import answer_task
+from audit.cli.command_steps import answer_task, end_beside_first
 from audit.cli.commands import (
     Dependence,
     FieldsOf,
@@ -100,7 +100,7 @@ def pretrain(
         task = PretrainTask(general=start, settings=settings, **options)
     if read_process_number()[0]:  # of several processes, only the first answers and reports
         task.help()
-        raise SystemExit(0)
+        end_beside_first()
     (run_id,) = answer_task(task)
     folder = task.with_(run_id=run_id).folder
     trained_model = MODELS.read_folder(folder)
