@@ -6,7 +6,7 @@
 # make check  format, lint and types
 # make docs   writes docs/commands.md and docs/models.md
 # make bundle writes into dist/ what a machine without internet installs from
-# make bench-gpu measures both attacks on a GPU, BERT-base in bfloat16, thousands of chains a batch
+# make bench-gpu measures both attacks and the tuning of a generative tagger on a GPU, in bfloat16
 # make lock   writes requirements.lock, which names every package with its hashes
 # make golden compares the answers of this tree with those of an earlier commit
 PYTHON ?= python3
@@ -48,6 +48,8 @@ bench-gpu: $(VENV)/.runtime
 	$(BIN)/python -m audit bench generation --device cuda --dtype bfloat16 --batch 4000 --steps 20
 	$(BIN)/python -m audit bench posterior --device cuda --dtype bfloat16 --batch 64
 	$(BIN)/python -m audit bench causal --device cuda --dtype bfloat16 --names 400000
+	$(BIN)/python -m audit bench tuning --device cuda --dtype bfloat16 --width 2048 --layers 24 --length 4096
+	$(BIN)/python -m audit bench tuning --device cuda --dtype bfloat16 --width 2048 --layers 24 --length 4096 --checkpointed
 
 golden: $(VENV)/.dev
 	$(BIN)/python benchmarks/golden.py

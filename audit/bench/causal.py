@@ -30,9 +30,9 @@ _SHARE_OF_FIRST = 0.4
 """First names are fewer than last names, 400 to 1,000."""
 
 
-def make_random_causal(settings: BenchSettings) -> Any:
-    """Return a Llama with random weights, on its device."""
-    with torch.random.fork_rng(devices=[]):
+def make_random_causal(settings: BenchSettings, *, device: str = "") -> Any:
+    """Return a Llama with random weights, on its device, or with shapes alone on "meta"."""
+    with torch.random.fork_rng(devices=[]), torch.device(device or "cpu"):
         torch.manual_seed(0)
         config = transformers.LlamaConfig(
             vocab_size=settings.n_vocabulary,
@@ -40,9 +40,10 @@ def make_random_causal(settings: BenchSettings) -> Any:
             num_hidden_layers=settings.n_layers,
             num_attention_heads=settings.n_heads,
             intermediate_size=8 * settings.width // 3,
-            max_position_embeddings=1024,
+            max_position_embeddings=max(1024, settings.n_tokens or 0),
         )
-        return transformers.LlamaForCausalLM(config).eval().to(settings.device)
+        model = transformers.LlamaForCausalLM(config).eval()
+        return model if device else model.to(settings.device)
 
 
 def make_grid_task(settings: BenchSettings) -> ContinuationTask:

@@ -28,8 +28,9 @@ class BenchSettings(Record):
     n_tokens: int | None = Field(
         default=None,
         ge=16,
-        le=512,
-        description="of a document (32) or row (128); mean of a passage, or before a name (90)",
+        le=32_768,
+        description="of a document (32) or row (128); mean of a passage, or before a name (90); "
+        "tuning: of a row of windows (1,024)",
     )
     n_names: int = Field(default=2_860, ge=2, le=10**6, description="posterior, causal: names")
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="of the product")
@@ -39,7 +40,11 @@ class BenchSettings(Record):
         default=None,
         ge=1,
         le=65_536,
-        description="documents side by side (100), inputs of one length (8), rows a step (8)",
+        description="documents side by side (100), inputs of one length (8), rows or windows a "
+        "step (8)",
+    )
+    is_checkpointed: bool = Field(
+        default=False, description="tuning: activations are computed again"
     )
     n_threads: int = Field(default=1, ge=1, le=1024, description="of a CPU")
     device: Literal["cpu", "cuda"] = Field(default="cpu", description="where both run")

@@ -7,10 +7,15 @@ from typing import Annotated
 from audit.bench.race import BenchSettings
 from audit.cli.commands import FieldsOf, Options, Result, command
 
-_OF_POSTERIOR = tuple(name for name in BenchSettings.model_fields if name != "n_steps")
+_OF_TUNING = tuple(
+    name for name in BenchSettings.model_fields if name not in ("n_steps", "n_names")
+)
 
 
-_OF_GENERATION = tuple(name for name in BenchSettings.model_fields if name != "n_names")
+_OF_POSTERIOR = ("n_names", *(name for name in _OF_TUNING if name != "is_checkpointed"))
+
+
+_OF_GENERATION = ("n_steps", *(name for name in _OF_POSTERIOR if name != "n_names"))
 
 
 _OF_CAUSAL = tuple(name for name in _OF_POSTERIOR if name != "batch")
@@ -57,6 +62,16 @@ def bench_pretrain(
     from audit.bench.pretrain import measure_pretraining
 
     return measure_pretraining(BenchSettings(**options))
+
+
+@command()
+def bench_tuning(
+    *, options: Annotated[Options, FieldsOf(BenchSettings, only=_OF_TUNING)]
+) -> Result:
+    """Race the tuning of a generative tagger, by an adapter, against the plain loop."""
+    from audit.bench.tuning import measure_tuning
+
+    return measure_tuning(BenchSettings(**options))
 
 
 @command()

@@ -54,6 +54,21 @@ def test_names_after_a_passage_are_raced_and_agree_with_one_at_a_time(run):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("options", [(), ("--checkpointed",), ("--dtype", "bfloat16")])
+def test_a_tuning_is_raced_and_learns_as_the_plain_one(run, options):
+    reply = run("bench", "tuning", *SMALL, *options)
+    assert reply["code"] == 0, reply["said"]
+    n_steps = len(reply["losses"]["baseline"])
+    assert n_steps == len(reply["losses"]["product"]) == 3  # at first, counted, timed
+    assert reply["losses"]["product"][0] == pytest.approx(math.log(VOCABULARY), rel=0.05)
+    within = 0.02 if "bfloat16" in options else 1e-4
+    assert reply["largest_difference_of_losses"] < within
+    assert 4 * 4 <= reply["n_tokens"] <= 4 * LENGTH / 2
+    assert reply["peak_gb"] == 0 and 1e-4 < reply["estimated_gb"] < 0.1
+    assert 0 < reply["ratio_low"] <= reply["ratio"] <= reply["ratio_high"]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("benchmark", ["generation", "posterior", "pretrain"])
 def test_every_figure_is_there(run, benchmark, dtype):
