@@ -41,7 +41,7 @@ from audit.attack.question import (
 from audit.attack.verdicts import make_equal_models_verdict
 from audit.errors import AuditError, Message, make_version_error
 from audit.home import DEMO_HOSPITAL
-from audit.models.inspect import compute_model_digest
+from audit.models.inspect import compute_hospital_digest
 from audit.names.candidates import (
     GUESSED_KINDS,
     OF_HOSPITAL,
@@ -399,9 +399,16 @@ def find_possible_siblings(
 
 @cache
 def _read_demo_digests() -> frozenset[str]:
-    """Return the digests of all models of the demo hospital."""
-    folders = [folder for folder in DEMO_HOSPITAL.glob("*/models/*") if folder.is_dir()]
-    return frozenset(map(compute_model_digest, folders))
+    """Return the digests of all models of the demo hospital, adapters with their base."""
+    folders = [
+        folder
+        for group in ("models", "causal")
+        for folder in DEMO_HOSPITAL.glob(f"*/{group}/*")
+        if folder.is_dir()
+    ]
+    return frozenset(
+        compute_hospital_digest(folder.parent / "general", folder) for folder in folders
+    )
 
 
 def find_reference_audits(

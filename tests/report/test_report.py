@@ -14,6 +14,8 @@ import pytest
 from audit.attack.measure_types import LINKED_BY, estimate
 from audit.attack.question import SIBLING_TERMS, sibling_terms
 from audit.errors import AuditError
+from audit.home import DEMO_HOSPITAL
+from audit.models.inspect import compute_hospital_digest
 from audit.notes.passages import Passage
 from audit.report.audit_store import keep_inspection, read_inspection
 from audit.report.name_table import number
@@ -242,6 +244,14 @@ def test_the_other_scenario_is_of_the_same_pair_and_the_demo_stands_beside_no_ow
     assert find_other_scenario(foreign_audit, audits=audits) is None
     assert find_other_scenario(OLD, audits=[OLD, demo_audit]) is None
     assert find_other_scenario(DEMO, audits=[DEMO, first_audit, demo_audit]) == demo_audit
+
+
+def test_an_audit_of_any_model_of_the_demo_hospital_belongs_to_the_demo() -> None:
+    causal = DEMO_HOSPITAL / "en" / "causal"
+    for hospital, is_demo in (("hospital-5", True), ("adapter-20", True), ("", False)):
+        digest = compute_hospital_digest(causal / "general", causal / hospital) if hospital else ""
+        models = {"general": {"name": "g"}, "hospital": {"name": "h", "digest": digest}}
+        assert kept_audit(make_small_report(models=models)).is_demo is is_demo
 
 
 @pytest.mark.long
