@@ -11,15 +11,26 @@ held-out styles.
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
 
 from audit.cli import main as run_command
-from audit.notes.formats import write_jsonl, write_tags
+from audit.deid.find.causal_model import GenerativeTagger, load_generative
+from audit.deid.find.copies import Copies, CopyingTagger
+from audit.deid.find.decoding import Answer, generate_answers
+from audit.deid.find.tagger import Tagger
+from audit.deid.find.taggers import DEFAULT, add_fallback, load_tagger
+from audit.deid.measure.score_report import score_pairs, score_summary
+from audit.deid.measure.span_matching import OPTIMAL
+from audit.notes.formats import GOLD, read_notes, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document
 from benchmarks.demo_causal import train_tokenizer
 from benchmarks.synthetic.notes import HELD_OUT_STYLES, synthetic_notes
@@ -117,11 +128,90 @@ def train_tagger(folder: Path, *, n_epochs: float) -> None:
         raise SystemExit("The training was refused.")
 
 
+def measure_reading(tagger: Tagger, notes: list[TaggedDocument]) -> dict[str, Any]:
+    """Return how notes were copied, what was found in them, and the seconds for a note."""
+    began = time.process_time()
+    if isinstance(tagger, CopyingTagger):
+        n_batch = tagger.n_notes_at_once
+        batches = [notes[start : start + n_batch] for start in range(0, len(notes), n_batch)]
+        readings = [reading for batch in batches for reading in tagger.read(batch)]
+        tags = [reading.tags for reading in readings]
+    else:
+        readings, tags = [], list(tagger.tag([note.text for note in notes]))
+    seconds = (time.process_time() - began) / len(notes)
+    pairs = [(note, note.with_spans(spans)) for note, spans in zip(notes, tags, strict=True)]
+    summary = score_summary(score_pairs(pairs), matcher=OPTIMAL, n_replicates=1).plain()
+    strict, touched = (
+        summary["criteria"][name]["together"] for name in ("strict", "label_relaxed")
+    )
+    copies = Copies()
+    for reading in readings:
+        copies.add(reading.line())
+    facts = copies.summary()
+    n_chars = sum(len(note.text) for note in notes)
+    return {
+        "n_notes": len(notes),
+        "n_gold": strict["n_gold"],
+        "statuses": facts.statuses,
+        "n_uncopied_notes": facts.n_uncopied_notes,
+        "uncopied_share": facts.n_uncopied_chars / n_chars,
+        "n_tags": facts.tags["n_tags"],
+        "n_unaligned": facts.n_unaligned,
+        "strict_f1": strict["f1"],
+        "strict_recall": strict["recall"],
+        "touched": touched["recall"],
+        "seconds_per_note": seconds,
+    }
+
+
+def race_batches(tagger: GenerativeTagger, notes: list[TaggedDocument]) -> dict[str, float]:
+    """Return the seconds of a note in one batch and alone, and by transformers' own loop."""
+    requests = [replace(tagger.make_request(note.text), rule=None) for note in notes]
+    stops = tagger.frame.stops
+    n_longest = max(len(request.prompt) for request in requests)
+    ids = torch.zeros((len(requests), n_longest), dtype=torch.long)
+    attended = torch.zeros_like(ids)
+    for row, request in enumerate(requests):
+        ids[row, n_longest - len(request.prompt) :] = torch.tensor(request.prompt)
+        attended[row, n_longest - len(request.prompt) :] = 1
+
+    def ask_together() -> list[Answer]:
+        return generate_answers(tagger.loaded, requests, stops=stops)
+
+    def ask_alone() -> list[Answer]:
+        return generate_answers(tagger.loaded, requests, stops=stops, n_tokens=1)
+
+    def ask_transformers() -> None:
+        with torch.inference_mode():
+            tagger.loaded.model.generate(
+                input_ids=ids,
+                attention_mask=attended,
+                do_sample=False,
+                max_new_tokens=max(request.n_answer for request in requests),
+                eos_token_id=list(stops),
+                pad_token_id=0,
+            )
+
+    if [a.tokens for a in ask_together()] != [a.tokens for a in ask_alone()]:
+        raise SystemExit("Answers in a batch differ from those alone.")
+    seconds: dict[str, float] = {}
+    for name, ask in (
+        ("together", ask_together),
+        ("alone", ask_alone),
+        ("transformers", ask_transformers),
+    ):
+        began = time.process_time()
+        ask()
+        seconds[name] = (time.process_time() - began) / len(requests)
+    return seconds
+
+
 def main() -> None:
     """Make what is missing, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--epochs", type=float, default=3.0)
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     folder: Path = options.out
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,6 +220,27 @@ def main() -> None:
         make_model(folder / "model", draw_lines(_N_TRAINING, seed=1))
     if not (folder / "tagger" / "tagger.json").is_file():
         train_tagger(folder, n_epochs=options.epochs)
+    held, free = (
+        load_generative(folder / "tagger", device="cpu", is_free=is_free)
+        for is_free in (False, True)
+    )
+    taggers: dict[str, Tagger] = {
+        "default": load_tagger(DEFAULT),
+        "free": free,
+        "held": held,
+        "free, fallback": add_fallback(free),
+        "held, fallback": add_fallback(held),
+    }
+    figures: dict[str, Any] = {}
+    for name in ("seen styles", "held-out styles"):
+        notes = [*read_notes(folder / f"{name}.jsonl", GOLD)]
+        for tagger_name, tagger in taggers.items():
+            figures[f"{name}, {tagger_name}"] = measure_reading(tagger, notes)
+            print(name, tagger_name, json.dumps(figures[f"{name}, {tagger_name}"]), flush=True)
+        figures[f"{name}, race"] = race_batches(free, notes[:32])
+        print(name, json.dumps(figures[f"{name}, race"]), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

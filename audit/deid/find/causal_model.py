@@ -437,12 +437,12 @@ class GenerativeTagger:
         tags = spell_tags(spelling, self.labels, language=self.facts.language)
         return None if tags is None else (spelling, tags)
 
-    def _make_rule(self, text: str) -> CopyRule | None:
+    def _make_rule(self, text: str, ids: Sequence[int]) -> CopyRule | None:
         """Return the rule for the copy of a text; None if the copy is free."""
         if self._spelled is None:
             return None
         spelling, tags = self._spelled
-        return CopyRule(spelling, _LONE.sub("\ufffd", text), self.labels, tuple(tags))
+        return CopyRule(spelling, _LONE.sub("\ufffd", text), self.labels, tuple(tags), tuple(ids))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -489,7 +489,7 @@ class GenerativeTagger:
                 text = note.text[start:end]
                 if text.strip():
                     places.append((pieces_of_notes[-1], len(pieces_of_notes[-1])))
-                    requests.append(self._make_request(text))
+                    requests.append(self.make_request(text))
                 pieces_of_notes[-1].append(Piece(start, end, text))
         answers = generate_answers(
             self.loaded,
@@ -516,11 +516,11 @@ class GenerativeTagger:
             for reading, note, folded in zip(readings, source_notes, folded_texts, strict=True)
         )
 
-    def _make_request(self, text: str) -> GenerationRequest:
+    def make_request(self, text: str) -> GenerationRequest:
         """Return the request for the copy of a window."""
         ids = encode_text(self.loaded.tokenizer, text)
         n_answer = count_answer_tokens(len(ids), growth=self.facts.growth)
-        return GenerationRequest(self.frame.prompt(ids), n_answer, self._make_rule(text))
+        return GenerationRequest(self.frame.prompt(ids), n_answer, self._make_rule(text, ids))
 
 
 def load_generative(

@@ -119,6 +119,14 @@ class _Row:
         # A copy that no token continues ends here; what is missing counts as not copied.
         return [*stops, *tokens] if self.copy.is_whole or not tokens else tokens
 
+    def keep_rule(self, token: int, allowed: Sequence[int], likeliest: int) -> int:
+        """Return a token, or if it is not allowed the note's own token or the likeliest one."""
+        if token in allowed:
+            return token
+        self.answer.forced.append(len(self.answer.tokens))
+        repair = self.copy.find_repair(token, allowed) if self.copy else None
+        return likeliest if repair is None else repair
+
     def take(self, token: int, stops: Sequence[int]) -> bool:
         """Add a token to the answer; return whether the answer goes on."""
         if token in stops:
@@ -218,7 +226,5 @@ class _Batch:
             allowed_ids = self._torch.tensor(padded, device=logits.device)
             places = logits[held].gather(1, allowed_ids).argmax(dim=1).tolist()
             for i, choices, place in zip(held, padded, places, strict=True):
-                if tokens[i] not in choices:
-                    rows[i].answer.forced.append(len(rows[i].answer.tokens))
-                tokens[i] = choices[place]
+                tokens[i] = rows[i].keep_rule(tokens[i], choices, choices[place])
         return tokens

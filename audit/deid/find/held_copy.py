@@ -12,7 +12,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from audit.models.library import Tokenizer
@@ -174,6 +176,8 @@ class _Spans(NamedTuple):
 class CopyRule:
     """The rule for the copy of one note; `tags` opens and closes each of `labels`.
 
+    `note_tokens` are the tokens of the note as its tokenizer cuts it.
+
     The copy may begin with a space, which some tokenizers put before every text. A tag begins
     before a character that is not white space and ends within the longest span. A character that no
     token spells is left out, or the unknown token stands for it.
@@ -183,6 +187,19 @@ class CopyRule:
     text: str
     labels: tuple[str, ...]
     tags: tuple[tuple[bytes, bytes], ...]
+    note_tokens: tuple[int, ...] = ()
+
+    @cached_property
+    def token_at(self) -> dict[int, int]:
+        """The token of the note that begins at a character, for each character with one."""
+        tokens: dict[int, int] = {}
+        copy = self.begin()
+        with suppress(KeyError):  # the tokenizer changed the note here
+            for token in self.note_tokens:
+                n_read = copy.n_read
+                copy.take(token)
+                tokens[n_read] = token
+        return tokens
 
     def begin(self) -> HeldCopy:
         """Return a copy of which nothing is written."""
@@ -264,6 +281,17 @@ class HeldCopy:
     def _is_end(self, place: _Place) -> bool:
         return place.n_read == len(self._rule.text) and place.label is None and not place.rest
 
+    def find_repair(self, token: int, allowed: Collection[int]) -> int | None:
+        """Return the note's own token in place of one that a model would write instead of it.
+
+        None if that one begins a tag, or if the note has no token that begins here.
+        """
+        if self._rule.spelling.bytes_of.get(token, b"").lstrip().startswith(b"<"):
+            return None
+        places = [place.n_read for place in self._places if place.then is None]
+        repair = self._rule.token_at.get(max(places, default=-1))
+        return repair if repair in allowed else None
+
     def take(self, token: int) -> None:
         """Go on by an allowed token."""
         if token in self._next:
@@ -273,6 +301,8 @@ class HeldCopy:
         else:
             for byte in self._rule.spelling.bytes_of[token]:
                 self._places = self._step(self._places)[byte]
+        if not self._places:
+            raise KeyError(token)
         self._next = {}
 
     def scanned(self) -> ScannedTags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,5 +170,25 @@ def test_a_sentence_that_the_model_would_have_left_goes_to_the_fallback(tmp_path
     (reading,) = tagger.read([TaggedDocument("n", "森様。 受診")])
     assert reading.document.text == "森様。 受診"
     assert reading.status in ("exact", "truncated")
-    assert reading.uncopied == ((0, 6),) or reading.uncopied[0][0] == 0
+    assert reading.uncopied[0].start == 0
     assert tagger.digest != make_tagger(loaded, tagger.facts, is_free=True).digest
+
+
+def test_a_wrong_token_is_repaired_by_the_note_s_own(tmp_path: Path) -> None:
+    tokenizer = byte_pairs(tmp_path)
+    text = "Ann Li, 52, saw Dr. Bo"
+    ids = encode_text(tokenizer, text)
+    rule = replace(rule_of(tokenizer, text), note_tokens=tuple(ids))
+    copy = rule.begin()
+    wrong, tag = (encode_text(tokenizer, piece)[0] for piece in ("x", "<"))
+    for token in ids:
+        allowed = copy.list_tokens()
+        assert wrong not in allowed
+        assert copy.find_repair(wrong, allowed) == token
+        assert copy.find_repair(tag, allowed) is None, "a tag is no slip of the copy"
+        copy.take(token)
+    assert copy.is_whole
+    mixed = rule.begin()
+    for token in encode_text(tokenizer, "<identifier>"):
+        mixed.take(token)
+    assert mixed.find_repair(wrong, mixed.list_tokens()) == ids[0]
