@@ -47,6 +47,7 @@ from tests.deid.generation.tiny_model import (
     write_model,
 )
 from tests.deid.token.make_notes import quick
+from tests.models.make_causal import CAUSAL, make_causal
 
 FULL = {"n_epochs": 70.0}
 LORA = {
@@ -305,6 +306,18 @@ def test_answers_are_a_greedy_loop_s_together_alone_and_in_halves(
     max_rows = 0
     with pytest.raises(AuditError, match="Memory ran out with a single window"):
         generate_answers(tagger.loaded, requests[:1], stops=stops, n_tokens=1)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_every_kind_of_model_answers_in_a_batch_as_alone(name: str, tmp_path: Path) -> None:
+    loaded = load_causal(make_causal(tmp_path / "m", name), device="cpu")
+    requests = [GenerationRequest(tuple(range(5, 5 + n)), 6 + n) for n in (3, 9, 14, 5)]
+    # Many tokens end an answer, so the rows leave the batch at different times.
+    stops = range(0, loaded.model.config.get_text_config().vocab_size, 9)
+    answers = generate_answers(loaded, requests, stops=stops)
+    assert [answer.tokens for answer in answers] == [
+        by_hand(loaded, request, stops) for request in requests
+    ]
 
 
 def test_a_long_note_is_read_in_windows_and_it_tells_how_far_it_is(
