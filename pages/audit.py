@@ -11,7 +11,6 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from audit.attack.cohort import GROUP_AUC
-from audit.attack.memory import Memory
 from audit.attack.plan import PRESETS, Plan, choose_prompt
 from audit.attack.question import (
     CAUSAL,
@@ -23,6 +22,7 @@ from audit.attack.question import (
     attack_code,
     settings_field,
 )
+from audit.attack.run_memory import Memory
 from audit.errors import AuditError, render_message
 from audit.jobs import service
 from audit.models import registry

@@ -15,7 +15,6 @@ from audit.attack import prompts
 from audit.attack.cohort import count_group_controls, smallest_detectable_auc
 from audit.attack.evidence import DOCUMENTS_PER_SHARD
 from audit.attack.judgement import find_group_controls
-from audit.attack.memory import Memory, ModelSize, PassLoad, measure_memory
 from audit.attack.question import (
     DEMO_CAUSAL_PROMPT,
     JAPANESE_CAUSAL_PROMPT,
@@ -30,6 +29,7 @@ from audit.attack.question import (
     question_digest,
 )
 from audit.attack.routes import controls_needed
+from audit.attack.run_memory import Memory, ModelSize, PassLoad, measure_memory
 from audit.attack.verdicts import NAMED_TOGETHER
 from audit.foreign import locate_errors, refuse_without_memory
 from audit.home import DEMO_HOSPITAL

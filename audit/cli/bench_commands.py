@@ -69,7 +69,7 @@ def bench_tuning(
     *, options: Annotated[Options, FieldsOf(BenchSettings, only=_OF_TUNING)]
 ) -> Result:
     """Race the tuning of a generative tagger, by an adapter, against the plain loop."""
-    from audit.bench.tuning import measure_tuning
+    from audit.bench.tagger_tuning import measure_tuning
 
     return measure_tuning(BenchSettings(**options))
 

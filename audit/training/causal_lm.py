@@ -31,9 +31,9 @@ from audit.training.loop import (
     copy_to_main_memory,
     select_trained_parameters,
 )
-from audit.training.memory import list_layers
 from audit.training.notes_learner import ModelWriter, NotesLearner
 from audit.training.tokens import HeldOut
+from audit.training.training_memory import list_layers
 
 
 class CausalLearner(NotesLearner[NextRows]):

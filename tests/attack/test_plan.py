@@ -10,9 +10,9 @@ import pytest
 
 from audit.attack import scenarios
 from audit.attack.cohort import count_group_controls
-from audit.attack.memory import ModelSize, PassLoad, measure_memory
 from audit.attack.plan import EVIDENCE, list_control_needs, make_plan, refuse_too_large
 from audit.attack.question import AuditRequest, GenerationSettings, PosteriorSettings
+from audit.attack.run_memory import ModelSize, PassLoad, measure_memory
 from audit.attack.scenarios import add_references
 from audit.cli.command_line import parse_words
 from audit.cli.commands import Command

@@ -116,7 +116,7 @@ WORK: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "audit/bench/machine.py",
             "audit/bench/attacks.py",
             "audit/bench/pretrain.py",
-            "audit/bench/tuning.py",
+            "audit/bench/tagger_tuning.py",
         ),
         ("self", "settings"),
     ),

@@ -70,7 +70,7 @@ from audit.training.loop import (
     select_trained_parameters,
     take_turns,
 )
-from audit.training.memory import (
+from audit.training.training_memory import (
     PassSize,
     estimate_memory,
     find_free_bytes,

@@ -14,7 +14,7 @@ from audit.errors import AuditError
 from audit.training.causal_lm import add_adapter
 from audit.training.config import Lora
 from audit.training.loop import select_trained_parameters
-from audit.training.memory import (
+from audit.training.training_memory import (
     CausalShape,
     PassSize,
     TrainingMemory,

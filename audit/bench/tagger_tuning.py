@@ -26,7 +26,7 @@ from audit.shelf import JSON
 from audit.training.causal_lm import add_adapter
 from audit.training.config import Lora
 from audit.training.loop import Hardware, adamw, keep_memory, select_trained_parameters
-from audit.training.memory import estimate_memory, measure_shape
+from audit.training.training_memory import estimate_memory, measure_shape
 
 _N_ROW, _BATCH = 1024, 8
 _SHORTEST, _LONGEST = 0.15, 0.5
