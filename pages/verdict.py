@@ -100,7 +100,7 @@ def draw_nothing(say: Words, place: Place) -> None:
         return
     draw_absence(say, "unreadable" if place.n_unreadable else "no_audit", n=place.n_unreadable)
     draw_doors(say)
-    if draw_first_running(say):
+    if draw_first_running(say, is_done=cached.has_audit):
         return
     last = next((job for job in service.jobs() if is_of_audits(job)), None)
     if last is not None and last.state != "done":

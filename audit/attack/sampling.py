@@ -27,7 +27,8 @@ from transformers import DynamicCache
 from audit.attack.contexts import ContinuationTask
 from audit.attack.continuation import score_names
 from audit.attack.generation import GeneratedShard, MassTally, find_largest, to_floats
-from audit.models.causal_pass import CausalForward, run_with_cache
+from audit.models.causal_pass import CausalForward
+from audit.models.library import run_with_cache
 from audit.rng import generator
 from audit.stats import DRAW_SIZE, FloatArray, IntArray, assign_blocks
 

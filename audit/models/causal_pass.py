@@ -5,7 +5,6 @@ Legend: N continuations, n nodes of their tree, q nodes of one pass, V tokens of
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -28,6 +27,7 @@ from audit.models.forward import (
     pick_precision,
     use_exact_float32,
 )
+from audit.models.library import run_with_cache
 from audit.models.token_tree import ROOT, TokenTree, TreePass, TreePlan
 from audit.rng import generator
 from audit.stats import BoolArray, FloatArray, IntArray
@@ -242,12 +242,3 @@ def _read_nodes(model: Any, tree: TokenTree, tree_pass: TreePass, *, cache: Dyna
         attention_mask=mask[None, None],
         position_ids=torch.from_numpy(n_context + tree.depths[nodes])[None].to(weight.device),
     )[0]
-
-
-def run_with_cache(model: Any, ids: Tensor, *, cache: DynamicCache, **options: Any) -> Tensor:
-    """Return the logits [B, L, V] of tokens [B, L] behind those in a cache, which then has them."""
-    # transformers 5.24 renamed the argument in most models.
-    is_renamed = "cache" in inspect.signature(model.forward).parameters
-    name = "cache" if is_renamed else "past_key_values"
-    logits: Tensor = model(ids, **{name: cache}, use_cache=True, **options).logits
-    return logits

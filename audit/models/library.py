@@ -1,15 +1,18 @@
-"""The members of transformers' tokenizers that are used here, without importing the library."""
+"""What is used of transformers' tokenizers and models, without importing the library."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from pydantic import JsonValue
 
 if TYPE_CHECKING:
     import tokenizers
+    from torch import Tensor
+    from transformers import DynamicCache
 
 Ids = list[int]
 
@@ -101,3 +104,12 @@ class Tokenizer(Protocol):
 
     def save_pretrained(self, path: Path) -> tuple[str, ...]:
         """Write the tokenizer's files into a folder."""
+
+
+def run_with_cache(model: Any, ids: Tensor, *, cache: DynamicCache, **options: Any) -> Tensor:
+    """Return the logits [B, L, V] of tokens [B, L] behind those in a cache, which then has them."""
+    # transformers 5.24 renamed the argument in most models.
+    is_renamed = "cache" in inspect.signature(model.forward).parameters
+    name = "cache" if is_renamed else "past_key_values"
+    logits: Tensor = model(ids, **{name: cache}, use_cache=True, **options).logits
+    return logits

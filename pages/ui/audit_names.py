@@ -32,8 +32,7 @@ from pages.ui.access import format_name, is_revealed, may, name_form
 from pages.ui.blocks import draw_refusal, escape_html
 from pages.ui.charts import Axis, Series, plot
 from pages.ui.display_names import corpus_name, list_name
-from pages.ui.form import draw_button, draw_toggle, pick, set_pick, upload
-from pages.ui.judging import ask_source
+from pages.ui.form import ask_source, draw_button, draw_toggle, pick, set_pick, upload
 from pages.ui.note_text import note_box, passage_html
 from pages.ui.section import (
     Columns,

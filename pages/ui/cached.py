@@ -166,6 +166,11 @@ def kept_audits() -> tuple[tuple[KeptAudit, ...], int]:
     return tuple(lines), len(digests) - len(lines)
 
 
+def has_audit() -> bool:
+    """Return whether an audit is kept that can be read; raises as `kept_audits`."""
+    return bool(kept_audits()[0])
+
+
 @_cache_answers(2000)
 def _audit_line(digest: str) -> KeptAudit:
     return kept_audit(_report(digest))

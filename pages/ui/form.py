@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import streamlit as st
 from pydantic import TypeAdapter
 
+from audit.names.candidates import ControlSource
 from audit.shelf import MAX_TITLE_CHARS
 from audit.task import Record
 from audit.words import Words
@@ -449,4 +450,22 @@ def _draw_box(
         max_value=high,
         value=default if default is None else kind(default),
         **looks,
+    )
+
+
+def ask_source(
+    say: Words,
+    options: tuple[ControlSource, ...],
+    *,
+    key: str,
+    default: ControlSource | None = None,
+) -> ControlSource | None:
+    """Draw the question where the controls come from, each answer with an example."""
+    return st.radio(
+        say.text("audit_source_ask"),
+        options,
+        index=None if default is None else options.index(default),
+        key=key,
+        format_func=lambda source: say.text(f"audit_source_{source}"),
+        captions=[say.text(f"audit_source_example_{source}") for source in options],
     )

@@ -7,14 +7,13 @@ from typing import Any
 
 import streamlit as st
 
-from audit.names.candidates import ControlSource
 from audit.rejudge import JudgeTask
 from audit.report.report import AuditReport, KeptAudit, find_possible_siblings
 from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may_or_explain
 from pages.ui.blocks import format_moment
-from pages.ui.form import draw_button
+from pages.ui.form import ask_source, draw_button
 from pages.ui.running import FollowedJobs
 from pages.ui.section import draw_remark, show_refusals
 from pages.ui.state import go_to
@@ -32,24 +31,6 @@ def sibling_line(say: Words, audit: KeptAudit) -> str:
     """Return a sibling's audit as one line of a choice."""
     return say.text(
         "audit_sibling_line", hospital=audit.hospital, at=format_moment(audit.at), n=audit.n_names
-    )
-
-
-def ask_source(
-    say: Words,
-    options: tuple[ControlSource, ...],
-    *,
-    key: str,
-    default: ControlSource | None = None,
-) -> ControlSource | None:
-    """Draw the question where the controls come from, each answer with an example."""
-    return st.radio(
-        say.text("audit_source_ask"),
-        options,
-        index=None if default is None else options.index(default),
-        key=key,
-        format_func=lambda source: say.text(f"audit_source_{source}"),
-        captions=[say.text(f"audit_source_example_{source}") for source in options],
     )
 
 

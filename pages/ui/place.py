@@ -61,7 +61,7 @@ def draw_audit_page(code: str, draw: Callable[[Words, KeptAudit], None]) -> None
         elif place.audits:
             draw_absence(say, "wrong_link")
             draw_link("verdict", label=say.text("open_newest"), audit=place.audits[0].digest)
-        elif not draw_first_running(say):
+        elif not draw_first_running(say, is_done=cached.has_audit):
             draw_absence(say, "need_audit")
             draw_link("verdict", label=say.text("go_to_overview"), audit="")
             draw_link("audit", label=say.text("go_to_run"), audit="")

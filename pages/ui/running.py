@@ -14,7 +14,6 @@ from audit.jobs.table import COMMAND, Job
 from audit.progress import FINISHING
 from audit.task import SHORT, Question
 from audit.words import Words
-from pages.ui import cached
 from pages.ui.access import identify_person, log_action, may
 from pages.ui.blocks import escape_html, format_moment, message_html
 from pages.ui.form import draw_button
@@ -96,14 +95,14 @@ def is_of_audits(job: Job) -> bool:
     return job.kind in ("demo", "audit")
 
 
-def draw_first_running(say: Words) -> bool:
+def draw_first_running(say: Words, *, is_done: Callable[[], bool]) -> bool:
     """Follow the running audits until the first is done; return False if none runs."""
     service.recover()
     if not any(map(is_of_audits, service.active_jobs())):
         return False
 
     def draw_job(say: Words, job: Job) -> None:
-        if cached.kept_audits()[0]:
+        if is_done():
             st.rerun(scope="app")
         if is_of_audits(job):
             draw_job_card(say, job)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from audit.deid.find.held_copy import CopyRule, HeldCopy
 from audit.deid.find.network.decode import group_rows
 from audit.errors import AuditCancelled, AuditError
+from audit.models.library import run_with_cache
 from audit.progress import StopQuestion
 
 if TYPE_CHECKING:
@@ -160,8 +161,6 @@ class _Batch:
     def write(self, *, on_tokens: Callable[[int], None]) -> list[Answer]:
         """Return the answers; after every token `on_tokens` gets the tokens that are settled."""
         from transformers import DynamicCache
-
-        from audit.models.causal_pass import run_with_cache
 
         torch, live_rows = self._torch, [row for row in self._rows if row.n_left > 0]
         n_all = sum(row.request.n_answer for row in self._rows)
