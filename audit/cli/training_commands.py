@@ -18,10 +18,12 @@ from audit.cli.commands import (
     is_given,
 )
 from audit.cli.deid_options import find_tagger_id
+from audit.deid.find.tagger import TAGGER
 from audit.deid.find.taggers import (
     DEFAULT,
     RULES,
     TRAINED,
+    no_such_tagger,
     tagger_dir,
 )
 from audit.deid.learn.tagger_task import TuningSettings
@@ -224,4 +226,7 @@ def deid_selfaudit(
 def _find_tagger_folder(name: str) -> Path:
     """Return the folder of a trained tagger, given by its identifier or its folder."""
     tagger_id = find_tagger_id(name)
-    return tagger_dir(tagger_id) if tagger_id.startswith(TRAINED) else Path(tagger_id)
+    folder = tagger_dir(tagger_id) if tagger_id.startswith(TRAINED) else Path(tagger_id)
+    if not (folder / TAGGER).is_file():
+        raise no_such_tagger()
+    return folder

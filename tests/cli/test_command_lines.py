@@ -17,7 +17,12 @@ from tests.repository import REPOSITORY
 
 CANARY = "Jane Zebra"
 COMMANDS = tuple(commands())
-TAKE_ANY_TEXT = {"backup out", "deid_leakage --out"}
+TAKE_ANY_TEXT = {
+    "backup out",
+    "deid_leakage --out",
+    "deid_selfaudit --out",
+    "deid_selfaudit --prompt",
+}
 """Options that take any text, in commands that need nothing else and would do their work."""
 OPTIONS = [
     (command, option)
