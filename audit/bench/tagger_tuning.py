@@ -136,7 +136,7 @@ class _PlainLoop:
         self._clip, self._optimizer = tuning.clip, adamw(self._model, tuning)
         batch = pad_examples(windows, pad_id=0)
         labels = torch.full_like(batch.ids, -100)
-        labels[:, batch.kept + 1] = batch.targets
+        labels[:, batch.predicting + 1] = batch.targets
         parts = {"input_ids": batch.ids, "attention_mask": batch.attended, "labels": labels}
         self._inputs = {
             name: tensor.to(settings.device) for name, tensor in parts.items() if tensor is not None

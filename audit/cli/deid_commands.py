@@ -175,7 +175,7 @@ def deid_tag(
         "CSV, JSONL or Parquet: what is known of patients, and is found in their notes",
     ] = None,
     outputs: OutputsFile = None,
-    asked: Annotated[Options, FieldsOf(ServerSettings)],
+    server: Annotated[Options, FieldsOf(ServerSettings)],
     beside: Beside = (),
     uncopied: Uncopied = FALLBACK,
     copying: Copying = HELD,
@@ -196,8 +196,8 @@ def deid_tag(
     stated = find_policy(policy)
     requested_release = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
     source = _notes_to_tag(notes)
-    if outputs or asked.get("endpoint"):
-        loaded = _load_elsewhere(outputs, asked, source=source, beside=beside, device=device)
+    if outputs or server.get("endpoint"):
+        loaded = _load_elsewhere(outputs, server, source=source, beside=beside, device=device)
     else:
         tagger_id = join_tagger_ids(tagger, other_names=beside)
         _refuse_nothing_copied(tagger_id, uncopied, copying)
@@ -220,7 +220,7 @@ def deid_tag(
 
 def _load_elsewhere(
     outputs: Path | None,
-    asked: Options,
+    server: Options,
     *,
     source: NoteSource | handed_in.AnnotatedNotes,
     beside: Sequence[str],
@@ -232,11 +232,11 @@ def _load_elsewhere(
         copying = read_file_tagger(outputs)
         _say_names(copying.compare_names(_list_names(source)))
     else:
-        copying = open_server_tagger(ServerSettings(**asked))
+        copying = open_server_tagger(ServerSettings(**server))
     names = [name for listed in beside for name in listed.split(",") if name]
-    others = [load_tagger(join_tagger_ids(name), device=device) for name in names]
+    other_taggers = [load_tagger(join_tagger_ids(name), device=device) for name in names]
     return join_taggers(
-        [add_fallback(copying), *others], name=TAGGER_SEPARATOR.join((copying.name, *names))
+        [add_fallback(copying), *other_taggers], name=TAGGER_SEPARATOR.join((copying.name, *names))
     )
 
 
@@ -252,8 +252,8 @@ def _say_names(names: OutputNames) -> None:
             f"and {UNCOPIED} lists them."
         )
     if lines := names.lines_without_note:
-        shown = ", ".join(map(str, lines[:_MAX_SHOWN])) + (" ..." if lines[_MAX_SHOWN:] else "")
-        say(f"{len(lines)} copies belong to no note and are left out: lines {shown}.")
+        line_list = ", ".join(map(str, lines[:_MAX_SHOWN])) + (" ..." if lines[_MAX_SHOWN:] else "")
+        say(f"{len(lines)} copies belong to no note and are left out: lines {line_list}.")
 
 
 def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:

@@ -126,8 +126,8 @@ class TaggerAuditTask(Task):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        own = {name: getattr(self, name) for name in FROM_ORDER}
-        object.__setattr__(self, "tuning", self.tuning.with_(**own))
+        order_settings = {name: getattr(self, name) for name in FROM_ORDER}
+        object.__setattr__(self, "tuning", self.tuning.with_(**order_settings))
         has_lists = self.names is not None, self.passages is not None
         if any(has_lists) and not (all(has_lists) and self.tagger and self.base):
             raise AuditError(
@@ -273,8 +273,8 @@ def frame_passages(
     def write_note(passage: Passage) -> str:
         text = passage.left + _STAND_IN + passage.right
         offsets = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).offsets
-        shown = offsets[:n_note_tokens]
-        n_chars = shown[-1][1] if len(shown) < len(offsets) else len(text)
+        window = offsets[:n_note_tokens]
+        n_chars = window[-1][1] if len(window) < len(offsets) else len(text)
         return text[: max(n_chars, len(passage.left) + len(_STAND_IN))]
 
     framed = (
@@ -291,13 +291,13 @@ def rename_patients(
 
     A patient has the same other name in all notes, and no other name is on the list.
     """
-    known = {fold_letters(listed.full_name(row)) for row in range(len(listed))}
+    listed_names = {fold_letters(listed.full_name(row)) for row in range(len(listed))}
     owners = sorted({_name_owner(document) for document in documents if _has_patient(document)})
     other_names = draw_names(
         pool_for(listed),
         n=len(owners),
         seed=seed,
-        accepts=lambda first, last: fold_letters(written_name(first, last)) not in known,
+        accepts=lambda first, last: fold_letters(written_name(first, last)) not in listed_names,
         purpose="other names of a tagger's notes",
     )
     other_name_of = {owner: other_names.full_name(row) for row, owner in enumerate(owners)}
@@ -307,10 +307,10 @@ def rename_patients(
         for span in document.spans:
             text += document.text[end : span.start]
             is_patient = span.label == IDENTIFIER
-            shown = document.text[span.start : span.end]
-            shown = other_name_of[_name_owner(document)] if is_patient else shown
-            spans.append(Span(len(text), len(text) + len(shown), span.label))
-            text, end = text + shown, span.end
+            span_text = document.text[span.start : span.end]
+            span_text = other_name_of[_name_owner(document)] if is_patient else span_text
+            spans.append(Span(len(text), len(text) + len(span_text), span.label))
+            text, end = text + span_text, span.end
         renamed.append(replace(document.with_spans(spans), text=text + document.text[end:]))
     return tuple(renamed)
 

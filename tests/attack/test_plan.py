@@ -199,9 +199,9 @@ def test_a_plan_of_causal_models_counts_the_bytes_of_their_parameters(
     n_bytes |= {id(p): p.nbytes for p in pair.hospital.model.parameters()}
     # An adapter's numbers are no parameters of the module that both models share.
     n_adapter = (tmp_path / "hospital" / WEIGHTS_FILE).stat().st_size if is_adapter else 0
-    held = sum(memory.weights.values())
-    assert sum(n_bytes.values()) <= held <= sum(n_bytes.values()) + n_adapter
-    assert memory.running > held and memory.loading > held
+    n_weight_bytes = sum(memory.weights.values())
+    assert sum(n_bytes.values()) <= n_weight_bytes <= sum(n_bytes.values()) + n_adapter
+    assert memory.running > n_weight_bytes and memory.loading > n_weight_bytes
     assert make_plan(small_audit.request_of(models, 2)).memory is None
     plan = make_plan(request)
     parts = [plan.seconds_of(model_role) for model_role in ("general", "hospital")]
@@ -243,11 +243,11 @@ def test_seven_billion_parameters_take_what_arithmetic_says() -> None:
     assert isinstance(config, CausalConfig)
     n = count_parameters(config)
     assert n == 6_738_415_616  # Llama 2 7B
-    whole, adapter = ModelSize(n, n * 2 // 3), ModelSize(20_000_000, 80_000_000)
+    whole_model, adapter = ModelSize(n, n * 2 // 3), ModelSize(20_000_000, 80_000_000)
     load = PassLoad(n_rows=1, n_kept=768, n_new=512, n_asked=256)
 
     def measure(hospital: ModelSize, dtype: str, device: str = "cpu") -> tuple[float, float, float]:
-        sizes = {"general": whole, "hospital": hospital}
+        sizes = {"general": whole_model, "hospital": hospital}
         memory = measure_memory(config, sizes, load=load, dtype=dtype, device=device)
         # 32 layers x 4096 numbers for keys and as many for values, of each token
         assert memory.cache == 768 * 2 * 32 * 4096 * (4 if dtype == "float32" else 2)
@@ -256,7 +256,7 @@ def test_seven_billion_parameters_take_what_arithmetic_says() -> None:
             for x in (sum(memory.weights.values()), memory.running, memory.loading)
         )
 
-    assert measure(whole, "float32") == (53.9, 54.9, 62.9)
+    assert measure(whole_model, "float32") == (53.9, 54.9, 62.9)
     assert measure(adapter, "float32") == (27.0, 28.0, 35.9)
     assert measure(adapter, "bfloat16") == (13.5, 14.1, 35.9)
-    assert measure(whole, "auto", device="cuda") == (27.0, 27.5, 35.9)
+    assert measure(whole_model, "auto", device="cuda") == (27.0, 27.5, 35.9)

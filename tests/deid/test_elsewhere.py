@@ -59,7 +59,7 @@ def test_copies_of_a_file_are_released_like_our_own(
     notes, out = write_notes(tmp_path), tmp_path / "out"
     lines = [{"doc_id": name, "output": text} for name, text in COPIES.items()]
     outputs = write_lines(tmp_path / "o.jsonl", [*lines, {"doc_id": "z", "output": "<a>"}])
-    census, said = tag(capsys, "--outputs", outputs, "--notes", notes, "--out", out)
+    census, stderr = tag(capsys, "--outputs", outputs, "--notes", notes, "--out", out)
     assert census["tagger"]["name"] == "outputs"
     assert census["copies"]["statuses"] == {
         "exact": 2,
@@ -69,8 +69,8 @@ def test_copies_of_a_file_are_released_like_our_own(
         "empty": 1,
     }
     assert census["uncopied"]["n_notes"] == 1
-    assert "1 notes have no copy in the file" in said
-    assert "1 copies belong to no note and are left out: lines 3." in said
+    assert "1 notes have no copy in the file" in stderr
+    assert "1 copies belong to no note and are left out: lines 3." in stderr
     first, second, third = released(out)
     assert first == "Patient: [NAME], MRN [ID]. He was seen on [DATE]."
     assert second == "氏名：【氏名】　受診。 電話 【連絡先】。"
@@ -99,8 +99,8 @@ def test_a_file_of_copies_that_does_not_fit_is_refused(
     outputs = tmp_path / "o.jsonl"
     outputs.write_text(text, "utf-8")
     notes, out = write_notes(tmp_path), tmp_path / "out"
-    _, said = tag(capsys, "--outputs", outputs, "--notes", notes, "--out", out, code=2)
-    assert message in said and "--outputs" in said and "Traceback" not in said
+    _, stderr = tag(capsys, "--outputs", outputs, "--notes", notes, "--out", out, code=2)
+    assert message in stderr and "--outputs" in stderr and "Traceback" not in stderr
     assert not out.exists()
 
 
@@ -207,8 +207,8 @@ def test_a_stopped_run_asks_only_for_the_rest_and_tries_again(
 
     with serving(answer) as (address, questions):
         options = "--endpoint", address, "--model", "m", "--notes", notes, "--out", out
-        _, said = tag(capsys, *options, code=2)
-        assert "refused the question (status 400)" in said and "高橋" not in said
+        _, stderr = tag(capsys, *options, code=2)
+        assert "refused the question (status 400)" in stderr and "高橋" not in stderr
         assert len(questions) == 3, "the first one twice"
         tag(capsys, *options)
         assert len(questions) == 5, "the first note is not asked for again"

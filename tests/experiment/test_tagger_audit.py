@@ -86,11 +86,11 @@ def test_an_attacker_reads_before_a_name_what_the_tagger_learned_before_it() -> 
 
 
 def test_a_note_before_the_answer_is_no_longer_than_a_window_of_the_training() -> None:
-    whole, cut = (tokens_before_name(AFTER_NOTE, n_note_tokens=n) for n in (1000, 14))
+    all_tokens, cut_tokens = (tokens_before_name(AFTER_NOTE, n_note_tokens=n) for n in (1000, 14))
     note_tokens = encode_text(
         load_tokenizer(BASE), "service : gout hpi : [NAME] is a 38 year old male ."
     )
-    assert len(whole) - len(cut) == len(note_tokens) - 14 > 0
+    assert len(all_tokens) - len(cut_tokens) == len(note_tokens) - 14 > 0
 
 
 def test_the_null_learns_the_same_notes_with_names_of_nobody_on_the_list() -> None:
@@ -98,22 +98,24 @@ def test_the_null_learns_the_same_notes_with_names_of_nobody_on_the_list() -> No
     renamed = rename_patients(notes.documents, listed=listed, seed=0)
     names = {listed.full_name(row) for row in range(len(listed))}
     new_name_of: dict[str | None, set[str]] = {}
-    for document, other in zip(notes.documents, renamed, strict=True):
-        assert [span.label for span in document.spans] == [span.label for span in other.spans]
+    for document, renamed_note in zip(notes.documents, renamed, strict=True):
+        assert [span.label for span in document.spans] == [
+            span.label for span in renamed_note.spans
+        ]
         end, other_end = 0, 0
-        for span, new in zip(document.spans, other.spans, strict=True):
-            assert document.text[end : span.start] == other.text[other_end : new.start]
-            shown, shown_new = (
+        for span, new in zip(document.spans, renamed_note.spans, strict=True):
+            assert document.text[end : span.start] == renamed_note.text[other_end : new.start]
+            name, new_name = (
                 document.text[span.start : span.end],
-                other.text[new.start : new.end],
+                renamed_note.text[new.start : new.end],
             )
             if span.label == IDENTIFIER:
-                assert shown in names and shown_new not in names
-                new_name_of.setdefault(document.patient_id, set()).add(shown_new)
+                assert name in names and new_name not in names
+                new_name_of.setdefault(document.patient_id, set()).add(new_name)
             else:
-                assert shown == shown_new
+                assert name == new_name
             end, other_end = span.end, new.end
-        assert document.text[end:] == other.text[other_end:]
+        assert document.text[end:] == renamed_note.text[other_end:]
     assert len(new_name_of) == notes.n_patients
     assert all(len(new_names) == 1 for new_names in new_name_of.values())
     assert rename_patients(notes.documents, listed=listed, seed=1) != renamed
@@ -183,20 +185,20 @@ def test_a_tagger_and_its_null_are_tuned_and_audited_and_a_stopped_run_goes_on(
             return run_tagger_audit(ORDER.with_(out=folder / "out"), store=store, **changes)
 
     sentences: list[str] = []
-    whole = run(tmp_path / "whole", say=sentences.append)
-    assert [row.arm for row in whole.taggers] == [OWN, NULL]
-    assert len({row.digest for row in whole.taggers}) == 2
-    assert whole.taggers[0].n_notes == SMALL_NOTES + 9  # a tenth of the notes without a name
-    assert [(row.arm, row.place) for row in whole.leaks] == [
+    audit = run(tmp_path / "whole", say=sentences.append)
+    assert [row.arm for row in audit.taggers] == [OWN, NULL]
+    assert len({row.digest for row in audit.taggers}) == 2
+    assert audit.taggers[0].n_notes == SMALL_NOTES + 9  # a tenth of the notes without a name
+    assert [(row.arm, row.place) for row in audit.leaks] == [
         (arm, place) for arm in (OWN, NULL) for place in (*PLACES, "")
     ]
-    assert len({row.digest for row in whole.leaks}) == 8
-    assert all(row.people.n_total == 130 for row in whole.leaks)
+    assert len({row.digest for row in audit.leaks}) == 8
+    assert all(row.people.n_total == 130 for row in audit.leaks)
     assert len(sentences) == 10
-    text = b"".join(whole.files().values()).decode()
+    text = b"".join(audit.files().values()).decode()
     listed = ORDER.read_candidates()
     assert not any(listed.full_name(row) in text for row in range(len(listed)))
-    assert (tmp_path / "whole" / "out" / TABLES_MD).read_bytes() == whole.files()[TABLES_MD]
+    assert (tmp_path / "whole" / "out" / TABLES_MD).read_bytes() == audit.files()[TABLES_MD]
 
     n_told = 0
 
@@ -207,15 +209,15 @@ def test_a_tagger_and_its_null_are_tuned_and_audited_and_a_stopped_run_goes_on(
 
     with pytest.raises(AuditCancelled):
         run(tmp_path / "stopped", should_stop=should_stop)
-    assert run(tmp_path / "stopped").files() == whole.files()
+    assert run(tmp_path / "stopped").files() == audit.files()
 
     # The same tagger, handed over as one that is trained already, gives the same answers.
     monkeypatch.setattr(Learner, "step", None)
     shutil.copytree(tmp_path / "whole" / "out" / OWN, tmp_path / "given")
     given_order = ORDER.with_(tagger=tmp_path / "given", out=tmp_path / "whole" / "again")
     with Store(tmp_path / "whole" / "store") as store:
-        given = run_tagger_audit(given_order, store=store)
-    assert [row.digest for row in given.leaks] == [row.digest for row in whole.leaks[:4]]
+        trained_audit = run_tagger_audit(given_order, store=store)
+    assert [row.digest for row in trained_audit.leaks] == [row.digest for row in audit.leaks[:4]]
     request = make_request(
         given_order,
         tmp_path / "given" / "model",

@@ -75,14 +75,14 @@ def test_the_text_part_of_a_model_of_texts_and_pictures_is_a_base(tmp_path: Path
         },
         mm_tokens_per_image=4,
     )
-    whole = tmp_path / "whole"
-    shutil.copytree(text, whole)
+    plain_text_model = tmp_path / "whole"
+    shutil.copytree(text, plain_text_model)
     with torch.random.fork_rng(devices=[]):
         model = transformers.Gemma3ForConditionalGeneration(config).eval()
-    model.save_pretrained(whole)
+    model.save_pretrained(plain_text_model)
     with torch.inference_mode():
         expected = model(IDS).logits
-    torch.testing.assert_close(logits_of(load_model(whole)), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits_of(load_model(plain_text_model)), expected, rtol=0, atol=1e-5)
     targets = ["q_proj", "down_proj"]
     settings = peft.LoraConfig(
         target_modules=targets, task_type="CAUSAL_LM", exclude_modules=r".*vision_tower.*"
@@ -95,7 +95,7 @@ def test_the_text_part_of_a_model_of_texts_and_pictures_is_a_base(tmp_path: Path
     edit_json(tmp_path / "adapter", SETTINGS_FILE, exclude_modules=None)
     with torch.inference_mode():
         expected = adapted(IDS).logits
-    pair = load_pair(whole, tmp_path / "adapter")
+    pair = load_pair(plain_text_model, tmp_path / "adapter")
     torch.testing.assert_close(logits_of(pair.hospital), expected, rtol=0, atol=1e-5)
 
 
@@ -211,13 +211,13 @@ def test_what_makes_no_pair_is_refused_in_words(tmp_path: Path) -> None:
     masked = make_bert(tmp_path / "masked")
     deeper = make_causal(tmp_path / "deeper", num_hidden_layers=3)
     wider = make_causal(tmp_path / "wider", hidden_size=32)
-    other = make_causal(tmp_path / "other", "gpt2")
+    gpt2 = make_causal(tmp_path / "other", "gpt2")
     for general, words in (
         (adapter, "which is not a whole model. Choose it as the hospital's model"),
         (masked, "only be audited on a causal language model"),
         (deeper, r'lacks a change of "model\.layers\.2'),
         (wider, "does not have in that shape"),
-        (other, "does not have in that shape"),
+        (gpt2, "does not have in that shape"),
     ):
         with pytest.raises(AuditError, match=words) as refusal:
             load_pair(general, adapter)

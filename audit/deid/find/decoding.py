@@ -186,10 +186,10 @@ class _Batch:
                 places = [i for i, is_live in enumerate(goes_on) if is_live]
                 if len(places) < len(live_rows):
                     live_rows = [live_rows[i] for i in places]
-                    kept = torch.tensor(places, dtype=torch.long, device=ids.device)
-                    attended, positions = attended[kept], positions[kept]
+                    live_places = torch.tensor(places, dtype=torch.long, device=ids.device)
+                    attended, positions = attended[live_places], positions[live_places]
                     if places:
-                        cache.batch_select_indices(kept)
+                        cache.batch_select_indices(live_places)
                 on_tokens(n_all - sum(row.n_left for row in live_rows))
                 ids = torch.tensor(
                     [[row.answer.tokens[-1]] for row in live_rows], device=ids.device
@@ -214,16 +214,16 @@ class _Batch:
         """Return the most likely of the tokens that may follow in each row; logits are [B, V]."""
         allowed_lists = [row.list_tokens(self._stops) for row in rows]
         tokens: list[int] = logits.argmax(dim=1).tolist()
-        held = [i for i, allowed in enumerate(allowed_lists) if allowed is not None]
-        if held:
-            lists = [allowed_lists[i] or [] for i in held]
+        ruled_rows = [i for i, allowed in enumerate(allowed_lists) if allowed is not None]
+        if ruled_rows:
+            lists = [allowed_lists[i] or [] for i in ruled_rows]
             n_most = max(map(len, lists))
             padded = [
                 [*tokens_of_row, *tokens_of_row[:1] * (n_most - len(tokens_of_row))]
                 for tokens_of_row in lists
             ]  # [B, K]
             allowed_ids = self._torch.tensor(padded, device=logits.device)
-            places = logits[held].gather(1, allowed_ids).argmax(dim=1).tolist()
-            for i, choices, place in zip(held, padded, places, strict=True):
+            places = logits[ruled_rows].gather(1, allowed_ids).argmax(dim=1).tolist()
+            for i, choices, place in zip(ruled_rows, padded, places, strict=True):
                 tokens[i] = rows[i].keep_rule(tokens[i], choices, choices[place])
         return tokens

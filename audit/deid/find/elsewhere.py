@@ -211,8 +211,8 @@ def find_loopback(endpoint: str) -> _Address:
         is_local_name = host == "localhost"
         hosts = [host]
         if is_local_name:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            hosts = [str(address[4][0]) for address in found]
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            hosts = [str(address[4][0]) for address in addresses]
         if not is_plain or not all(ipaddress.ip_address(name).is_loopback for name in hosts):
             raise refusal
     path = parts.path.rstrip("/")

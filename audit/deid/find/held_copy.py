@@ -35,9 +35,9 @@ def _map_byte_characters() -> dict[str, int]:
     characters from 256 on.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
+    unprintable = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {
-        chr(256 + number): byte for number, byte in enumerate(others)
+        chr(256 + number): byte for number, byte in enumerate(unprintable)
     }
 
 
@@ -169,7 +169,7 @@ class _Place(NamedTuple):
 
 class _Spans(NamedTuple):
     last: Span
-    others: _Spans | None
+    earlier: _Spans | None
 
 
 @dataclass(frozen=True)
@@ -323,9 +323,9 @@ class HeldCopy:
         for place in places:
             for content, then in self._list_ways(place):
                 rest = content[1:]
-                after = place._replace(rest=rest, then=then) if rest else then
-                behind.setdefault(content[0], []).append(after)
-        return {byte: self._reach(after) for byte, after in behind.items()}
+                behind_byte = place._replace(rest=rest, then=then) if rest else then
+                behind.setdefault(content[0], []).append(behind_byte)
+        return {byte: self._reach(next_places) for byte, next_places in behind.items()}
 
     def _list_ways(self, place: _Place) -> Iterator[tuple[bytes, _Place]]:
         """Yield the bytes that may follow at a place, and the place behind all of them."""
@@ -369,4 +369,4 @@ class HeldCopy:
 def _list_spans(spans: _Spans | None) -> Iterator[Span]:
     while spans is not None:
         yield spans.last
-        spans = spans.others
+        spans = spans.earlier

@@ -194,14 +194,14 @@ class Batch(NamedTuple):
 
     `ids` [B, L] are padded on the right, or hold several examples one behind the other. `attended`
     [B, L] is 0 for padding. `positions` [B, L] count from 0 again in each of several examples, of
-    which none sees another; None if a row is one example. `kept` [K] are the positions, `targets`
-    [B, K] the tokens behind them, `IGNORED` for a token of a prompt and for padding.
+    which none sees another; None if a row is one example. `predicting` [K] are the positions,
+    `targets` [B, K] the tokens behind them, `IGNORED` for a token of a prompt and for padding.
     """
 
     ids: Tensor
     attended: Tensor | None
     positions: Tensor | None
-    kept: Tensor
+    predicting: Tensor
     targets: Tensor
 
 
@@ -226,13 +226,13 @@ def join_examples(examples: Sequence[Example]) -> Batch:
     ids = torch.from_numpy(np.concatenate(parts)).long()
     positions = torch.cat([torch.arange(example.n_tokens) for example in examples])
     ends = np.cumsum([example.n_tokens for example in examples])
-    kept = torch.cat(
+    predicting = torch.cat(
         [
             torch.arange(end - len(example.answer), end) - 1
             for example, end in zip(examples, ends.tolist(), strict=True)
         ]
     )
-    return Batch(ids[None], None, positions[None], kept, ids[None, kept + 1])
+    return Batch(ids[None], None, positions[None], predicting, ids[None, predicting + 1])
 
 
 def pack_examples(examples: Iterable[Example], *, n_tokens: int) -> list[list[Example]]:
@@ -384,17 +384,17 @@ class CopyLearner(Learner[tuple[Batch, int]]):
         parts: Any = (
             None if tensor is None else tensor.to(self.hardware.device) for tensor in batch
         )
-        ids, attended, positions, kept, targets = parts
+        ids, attended, positions, predicting, targets = parts
         options = {} if positions is None else {"position_ids": positions}
         if self._keeps_logits:
-            options["logits_to_keep"] = kept
+            options["logits_to_keep"] = predicting
         with self.hardware.numbers():
             logits = self.model(
                 input_ids=ids, attention_mask=attended, use_cache=False, **options
             ).logits  # [B, K or L, V]
         is_target = targets != IGNORED
         if not self._keeps_logits:
-            logits = logits[:, kept]
+            logits = logits[:, predicting]
         return functional.cross_entropy(
             logits[is_target].float(), targets[is_target], reduction="sum"
         )

@@ -126,7 +126,7 @@ def test_rows_hold_every_window_once_and_no_more_tokens_than_stated(
         batch = join_examples(row)
         answers = np.concatenate([example.answer for example in row])
         assert batch.targets.tolist() == [answers.tolist()]
-        assert batch.ids[0, batch.kept + 1].tolist() == answers.tolist()
+        assert batch.ids[0, batch.predicting + 1].tolist() == answers.tolist()
         assert batch.positions is not None
         assert int((batch.positions == 0).sum()) == len(row)
 

@@ -126,19 +126,19 @@ def split_in_process(process: int, folder: Path) -> None:
         return loss
 
     compute_loss().backward()  # type: ignore[no-untyped-call]
-    before = {name: p.grad for name, p in select_trained_parameters(model).items()}
+    gradients = {name: p.grad for name, p in select_trained_parameters(model).items()}
     loss_before = float(compute_loss().detach())
     model.zero_grad(set_to_none=True)
     split_base(model, Hardware("cpu", "float32", process=process, n_processes=2))
     loss = compute_loss()
     loss.backward()  # type: ignore[no-untyped-call]
     for name, parameter in select_trained_parameters(model).items():
-        torch.testing.assert_close(parameter.grad, before[name], atol=1e-5, rtol=1e-4)
-    held = [p.to_local() for p in model.parameters() if isinstance(p, DTensor)]
+        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-5, rtol=1e-4)
+    local_parts = [p.to_local() for p in model.parameters() if isinstance(p, DTensor)]
     content = {
         "losses": [loss_before, float(loss.detach())],
-        "share": sum(part.numel() for part in held) / n_base,
-        "n_trained": len(before),
+        "share": sum(part.numel() for part in local_parts) / n_base,
+        "n_trained": len(gradients),
     }
     (folder / f"{process}.json").write_text(json.dumps(content))
     processes.destroy_process_group()
