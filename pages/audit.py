@@ -48,7 +48,7 @@ from pages.ui.audit_names import (
     start_afresh,
 )
 from pages.ui.blocks import Cell, format_moment, format_percent
-from pages.ui.display_names import model_name, model_names
+from pages.ui.display_names import audited_names, model_name, model_names
 from pages.ui.form import ask_fields, choose, draw_button, pick, set_pick
 from pages.ui.judging import find_siblings, sibling_line
 from pages.ui.running import FollowedJobs
@@ -137,7 +137,10 @@ def draw_again(say: Words) -> AuditInputs | None:
         if digest_prefix:
             draw_remark(say, "audit_like_gone")
         return None
-    line_fields = {"hospital": line.hospital, "at": format_moment(line.at)}
+    line_fields = {
+        "hospital": audited_names(say, line)["hospital"],
+        "at": format_moment(line.at),
+    }
     with st.container(border=True, key="again"):
         if not digest_prefix:
             draw_heading(

@@ -27,7 +27,7 @@ from pages.ui.blocks import (
     share_cell,
 )
 from pages.ui.charts import Axis, Look, Series, plot, point_series
-from pages.ui.display_names import state_name
+from pages.ui.display_names import audited_names, state_name
 from pages.ui.form import choose, draw_switch
 from pages.ui.name_points import hover_text, list_facts, open_clicked_name
 from pages.ui.place import draw_audit_page, find_place
@@ -120,8 +120,7 @@ def draw_compare(say: Words, report: AuditReport) -> None:
             "measures_other_line_demo" if audit.is_demo else "measures_other_line",
             at=format_moment(audit.at),
             scenario=audit.scenario,
-            hospital=audit.hospital,
-            general=audit.general,
+            **audited_names(say, audit),
         )
         for code, audit in other_audits.items()
     }

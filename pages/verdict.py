@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import streamlit as st
@@ -26,7 +26,7 @@ from pages.ui.blocks import (
 )
 from pages.ui.charts import Axis, Series, plot, spread_dots
 from pages.ui.decision_form import draw_decision
-from pages.ui.display_names import state_name
+from pages.ui.display_names import audited_names, state_name
 from pages.ui.hand_over import draw_hand_over, draw_log
 from pages.ui.judging import draw_judge_again
 from pages.ui.name_points import hover_text, list_facts, open_clicked_name
@@ -72,7 +72,7 @@ def draw(say: Words) -> None:
     other_report = cached.report(place.other_audit.digest) if place.other_audit else None
     verdict_column, chart_column = st.columns(2, gap="medium")
     with verdict_column:
-        draw_verdict(say, report)
+        draw_verdict(say, report, names=audited_names(say, place.audit))
         draw_bounds(say, report)
     with chart_column:
         draw_scores(say, report)
@@ -128,10 +128,9 @@ def draw_demo(say: Words) -> None:
 # The verdict.
 
 
-def draw_verdict(say: Words, report: AuditReport) -> None:
-    """Draw the sentence that supports the decision, and the next step."""
+def draw_verdict(say: Words, report: AuditReport, *, names: Mapping[str, str]) -> None:
+    """Draw the sentence that supports the decision, and the next step; `names` is by role."""
     verdict, lang = report.verdict, say.language
-    names = {role: model.name for role, model in report.models.items()}
     footer = say.text("audit_footer", at=format_moment(report.at), **names)
     state = state_name(say, verdict.state, rule=verdict.rule)
     eyebrow = f"{state} · {say.text(f'scenario_{report.scenario.number}')}"
@@ -331,7 +330,8 @@ def draw_recent(say: Words, place: Place, *, open_digest: str) -> None:
         draw_remark(say, "unreadable_do", n=place.n_unreadable)
     for audit in place.audits[:N_RECENT]:
         key = "recent_line_demo" if audit.is_demo else "recent_line"
-        line = say.text(key, n=audit.n_names, **vars(audit) | {"at": format_moment(audit.at)})
+        facts = vars(audit) | audited_names(say, audit) | {"at": format_moment(audit.at)}
+        line = say.text(key, n=audit.n_names, **facts)
         line_column, link_column = st.columns([6, 1], vertical_alignment="center")
         state, is_shown = state_name(say, audit.state, rule=audit.rule), audit.digest == open_digest
         line_column.html(blocks.line(state, line, is_strong=is_shown, state=audit.state))

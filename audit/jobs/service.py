@@ -318,6 +318,7 @@ def can_resume(job: Job) -> bool:
 
 STILL_SECONDS = 30.0
 """Seconds without progress after which a page says what a job waits for."""
+_LONG_SECONDS = 120.0  # from here on in whole minutes
 _LITTLE_MEMORY = 2**28
 
 
@@ -326,7 +327,10 @@ def find_wait_cause(job: Job) -> Message | None:
     since = job.created if job.state == "queued" else job.moved
     if not (job.is_active and since) or (seconds := seconds_since(since)) < STILL_SECONDS:
         return None
-    minutes, n_cores, load = seconds / 60, os.cpu_count() or 1, os.getloadavg()[0]
+    n_cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    duration = Message("{n:.0f} s", n=seconds)
+    if seconds >= _LONG_SECONDS:
+        duration = Message("{n:.0f} min", n=seconds / 60)
     if job.state == "queued" and job.n_before:
         return Message(
             "It waits for {n_before} jobs before it. Cancel one of them, and this one starts "
@@ -335,23 +339,23 @@ def find_wait_cause(job: Job) -> Message | None:
         )
     if (free := find_free_memory()) < _LITTLE_MEMORY:
         return Message(
-            "No progress for {minutes:.1f} min: only {free:.0f} MB of memory are free. Close other "
+            "No progress for {duration}: only {free:.0f} MB of memory are free. Close other "
             "programs, or cancel this job and ask for a smaller one.",
-            minutes=minutes,
+            duration=duration,
             free=free / 2**20,
         )
     if load > 1.5 * n_cores:
         return Message(
-            "No progress for {minutes:.1f} min: about {load:.0f} processes share the {n_cores} "
+            "No progress for {duration}: about {load:.0f} processes share the {n_cores} "
             "processor cores of this machine. Stop other work on it, or wait: nothing is lost.",
-            minutes=minutes,
+            duration=duration,
             load=load,
             n_cores=n_cores,
         )
     return Message(
-        "No progress for {minutes:.1f} min: one step takes long, for example reading a large "
+        "No progress for {duration}: one step takes long, for example reading a large "
         "model. You can wait, or cancel this job and resume it later: finished parts are kept.",
-        minutes=minutes,
+        duration=duration,
     )
 
 

@@ -228,11 +228,15 @@ def list_model_choices() -> tuple[RegisteredModel, ...]:
     demo = []
     for home in ("en/models", "en/causal", "ja/models"):
         label = f"{DEMO_PREFIX}{home.removesuffix('/models')}"
-        # The general model comes first, because the other ones were trained from it.
-        folders = (DEMO_HOSPITAL / home).glob("*")
-        for folder in sorted(folders, key=lambda folder: (folder.name != "general", folder.name)):
+        for folder in sorted((DEMO_HOSPITAL / home).glob("*"), key=_rank_demo_folder):
             demo.append(_inspect_registered(f"{label}/{folder.name}", folder))
     return (*list_models(), *demo)
+
+
+def _rank_demo_folder(folder: Path) -> tuple[int, float]:
+    """Return the place in a list: the parent of all, then by epochs, the null model last."""
+    kind, _, epochs = folder.name.partition("-")
+    return ("general", "hospital", "adapter", "null").index(kind), float(epochs or 0)
 
 
 def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:

@@ -6,33 +6,42 @@ display names are untrusted text.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from audit.attack.measure_types import RULE_VERSION
 from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.deid.find.packaged import TITLES
 from audit.deid.find.taggers import DEFAULT, RULES, list_taggers, tagger_names
-from audit.deid.measure.score_report import Score
+from audit.deid.measure.score_report import SCORES, Score, Source
+from audit.deid.measure.scoring import ScoreTask
 from audit.deid.redact.policy import Policy
 from audit.deid.sets.tagged_sets import TAGGED_SETS
-from audit.errors import catalogue
+from audit.errors import AuditError, catalogue
 from audit.home import salted_digest
+from audit.jobs.table import Job, read_order
 from audit.models.convert import CONVERTED, ConvertedModel
 from audit.models.model_folder import CONVERTED_LABEL, TRAINED_LABEL
-from audit.models.registry import RegisteredModel
+from audit.models.registry import DEMO_PREFIX, RegisteredModel
 from audit.names.lists import Line
 from audit.notes.read import EXAMPLE, NoteFile
 from audit.notes.spans import TYPES
+from audit.report.report import KeptAudit
 from audit.training.trainings import MODELS, TrainedModel
 from audit.words import Words
 from pages.ui.blocks import format_moment
+
+_DEMO_FOLDER = re.compile(r"(general|null|hospital(?=-)|adapter(?=-))(?:-([0-9.]+))?")
 
 
 def model_name(say: Words, model_id: str) -> str:
     """Return a model's display name."""
     folder, _, name = model_id.partition("/")
-    if folder.startswith("demo:"):
-        return say.text("called_demo_model", name=name, language=folder.removeprefix("demo:"))
+    if folder.startswith(DEMO_PREFIX):
+        *group, name = model_id.removeprefix(DEMO_PREFIX).split("/")
+        place = say.text(f"called_demo_of_{'_'.join(group)}")
+        return say.text("called_demo_model", name=demo_model_name(say, name), place=place)
     if folder == TRAINED_LABEL:
         training = next((model for model in MODELS.all() if model.run_id == name), None)
         return training_name(say, training) if training else say.text("called_trained_gone")
@@ -40,6 +49,20 @@ def model_name(say: Words, model_id: str) -> str:
         converted = next((model for model in CONVERTED.all() if model.conversion_id == name), None)
         return converted_name(say, converted) if converted else say.text("called_converted_gone")
     return model_id
+
+
+def demo_model_name(say: Words, name: str) -> str:
+    """Return what a model of the demo learned and for how long; `name` is that of its folder."""
+    folder = _DEMO_FOLDER.fullmatch(name)
+    return say.text(f"called_demo_model_{folder[1]}", n=folder[2]) if folder else name
+
+
+def audited_names(say: Words, audit: KeptAudit) -> dict[str, str]:
+    """Return the display names of an audit's models, by their role."""
+    names = {"general": audit.general, "hospital": audit.hospital}
+    if not audit.is_demo:
+        return names
+    return {role: demo_model_name(say, name) for role, name in names.items()}
 
 
 def model_names(
@@ -157,12 +180,10 @@ def label_name(say: Words, label: str) -> str:
 
 def score_name(say: Words, score: Score) -> str:
     """Return a score's display name: its title, what was measured, on which notes, and when."""
-    kind, ref = score.gold.kind, score.gold.ref
-    gold_key = f"called_example_{ref}" if kind == "example" else "called_gold_given"
     return say.text(
         "called_score",
         title=predicted_name(say, score),
-        gold=ref if kind == "file" else say.text(gold_key),
+        gold=_gold_name(say, score.gold),
         n=f"{score.summary.n_documents:,}",
         at=format_moment(score.created, has_zone=False),
     )
@@ -183,6 +204,32 @@ def _predicted(say: Words, score: Score) -> str:
         name = tagger_name(say, score.tagger["name"]) if score.tagger["name"] else ""
         return " · ".join(filter(None, (title, name))) or say.text("called_predicted_tagged")
     return say.text(f"called_predicted_{kind}")
+
+
+def _gold_name(say: Words, gold: Source) -> str:
+    if gold.kind == "file":
+        return gold.ref
+    return say.text(f"called_example_{gold.ref}" if gold.kind == "example" else "called_gold_given")
+
+
+def job_name(say: Words, job: Job) -> str:
+    """Return the models, notes or de-identifier that a job works on."""
+    if job.kind == "demo":
+        return " → ".join(demo_model_name(say, name) for name in job.label.split(" → "))
+    if job.kind not in ("score", "tagging"):
+        return job.label
+    tagger = tagger_name(say, job.label) if job.label else ""
+    if job.kind == "tagging":
+        return tagger
+    if job.result:
+        with suppress(AuditError):  # the score was removed
+            return score_name(say, SCORES.get(job.result[0]))
+        return tagger
+    with suppress(AuditError):  # the order is no longer kept
+        task = ScoreTask.from_order(read_order(job.job_id))
+        predicted = " · ".join(filter(None, (task.title, tagger)))
+        return say.text("called_measuring", title=predicted, gold=_gold_name(say, task.gold))
+    return tagger
 
 
 def kind_name(say: Words, kind: str) -> str:

@@ -13,6 +13,7 @@ from audit.words import Words
 from pages.ui import cached
 from pages.ui.access import may_or_explain
 from pages.ui.blocks import format_moment
+from pages.ui.display_names import audited_names
 from pages.ui.form import ask_source, draw_button
 from pages.ui.running import FollowedJobs
 from pages.ui.section import draw_remark, show_refusals
@@ -30,7 +31,10 @@ def find_siblings(question: Mapping[str, Any]) -> dict[str, KeptAudit]:
 def sibling_line(say: Words, audit: KeptAudit) -> str:
     """Return a sibling's audit as one line of a choice."""
     return say.text(
-        "audit_sibling_line", hospital=audit.hospital, at=format_moment(audit.at), n=audit.n_names
+        "audit_sibling_line",
+        hospital=audited_names(say, audit)["hospital"],
+        at=format_moment(audit.at),
+        n=audit.n_names,
     )
 
 

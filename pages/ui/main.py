@@ -18,7 +18,7 @@ from pages.ui.access import (
     warn_of_open_secrets,
 )
 from pages.ui.blocks import STATE_MARKS, format_moment
-from pages.ui.display_names import state_name
+from pages.ui.display_names import audited_names, state_name
 from pages.ui.headers import LANGUAGE_SCRIPTS, SCRIPTS
 from pages.ui.place import find_place
 from pages.ui.running import draw_job_line
@@ -103,7 +103,7 @@ def _title_tab(words: Words, page: str, *, audit: KeptAudit | None) -> None:
     """Name the browser's tab after the page, and after the audit that it shows."""
     title = words.text(f"{page}_link")
     if audit and page in OF_ONE_AUDIT:
-        place = {"page": title, "hospital": audit.hospital, "scenario": audit.scenario}
+        place = {"page": title, **audited_names(words, audit), "scenario": audit.scenario}
         title = words.text("tab_title_audit", **place)
     st.set_page_config(page_title=words.text("tab_title", page=title))
 
@@ -154,7 +154,15 @@ def _draw_audit_picker(words: Words) -> KeptAudit | None:
         placeholder=words.text("audit_choose"),
         on_change=_open_audit,
     )
+    if place.audit:
+        _wrap_choice("audit", _audit_label(words, lines[place.audit.digest]))
     return place.audit
+
+
+def _wrap_choice(key: str, label: str) -> None:
+    """Write a select box's choice over its input, whose text is cut off instead of wrapped."""
+    css_text = "".join(f"\\{ord(character):x} " for character in label)
+    st.html(f'<style>.st-key-{key} [role="group"]::before {{ content: "{css_text}" }}</style>')
 
 
 def _open_audit() -> None:
@@ -169,7 +177,7 @@ def _audit_label(words: Words, line: KeptAudit) -> str:
         mark=STATE_MARKS.get(line.state, ""),
         state=state_name(words, line.state, rule=line.rule),
         scenario=line.scenario,
-        hospital=line.hospital,
+        hospital=audited_names(words, line)["hospital"],
         at=format_moment(line.at, has_zone=False),
     )
 

@@ -16,6 +16,7 @@ from audit.task import SHORT, Question
 from audit.words import Words
 from pages.ui.access import identify_person, log_action, may
 from pages.ui.blocks import escape_html, format_moment, message_html
+from pages.ui.display_names import job_name
 from pages.ui.form import draw_button
 from pages.ui.section import draw_heading, draw_remark, show_refusals
 from pages.ui.state import draw_link, go_to
@@ -51,7 +52,7 @@ def draw_job_card(
             f'<div class="ka-job ka-job-{job.state}{" ka-job-chosen" * is_chosen}">'
             f'<p class="ka-job-line"><span class="ka-job-state">'
             f"{say.html(f'jobs_state_{job.state}')}</span> <strong>{say.html(kind_key)}"
-            f"</strong> {escape_html(job.label)}</p>{_reasons(say, job)}"
+            f"</strong> {escape_html(job_name(say, job))}</p>{_reasons(say, job)}"
             f'<p class="ka-footer">{facts}</p><details class="ka-footer">'
             f"<summary>{say.html('details')}</summary>{rest}</details></div>"
         )

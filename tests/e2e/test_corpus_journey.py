@@ -16,6 +16,7 @@ from benchmarks.example_notes import COLUMNS, example_rows
 pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import expect
 
+from pages.ui.display_names import model_name
 from pages.ui.state import words_of
 from tests.e2e.conftest import Server
 from tests.e2e.screen import SAY, choose, fill_number, is_whole, press, unfold
@@ -51,7 +52,7 @@ def chart(page: Any, key: str) -> Any:
 def plan_training(page: Any, *, title: str) -> None:
     """Choose the demo's general model and so many steps."""
     expect(page.get_by_role("heading", name=SAY.text("train_new"))).to_be_visible()
-    general = SAY.text("called_demo_model", name="general", language="en")
+    general = model_name(SAY, "demo:en/general")
     choose(page, "pick_parent", option=general)
     name = page.get_by_label(SAY.text("train_title"), exact=True)
     name.fill(title)

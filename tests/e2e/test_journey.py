@@ -68,7 +68,9 @@ def test_from_two_directories_and_a_csv_to_a_signed_report(
     page = visit(f"{server.url}/audit")
     set_up(page)
     started_job = start(page)
-    expect(page.locator(".ka-verdict").first).to_contain_text("hospital-40 against general")
+    expect(page.locator(".ka-verdict").first).to_contain_text(
+        "40 epochs of the notes against General model"
+    )
     digest = page.url.split("audit=")[1][:12]
 
     page.goto(f"{server.url}/?audit={digest}&report=true")

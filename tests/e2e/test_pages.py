@@ -108,6 +108,26 @@ def test_a_page_is_drawn_whole(
                 assert box is not None and box["y"] + box["height"] <= height
 
 
+def test_a_row_of_choices_may_wrap_and_the_chosen_audit_is_read_whole(
+    server: str, visit: Callable[..., Any]
+) -> None:
+    page = visit(f"{server}/measures?lang=en")
+    page.set_viewport_size({"width": 1024, "height": 768})
+    is_whole(page)
+    choices = page.locator("[data-testid=stButtonGroup] [role=radio]")
+    corners = choices.evaluate_all("rows => rows.map(e => getComputedStyle(e).borderRadius)")
+    assert len(corners) > 6 and set(corners) == {"8px"}
+    picker = page.locator(".st-key-audit [role=group]")
+    label = page.locator(".st-key-audit input").input_value()
+    assert "40 epochs of the notes" in label
+    written = "e => JSON.parse(getComputedStyle(e, '::before').content)"
+    assert picker.evaluate(written) == label
+    assert picker.evaluate("e => e.scrollWidth <= e.clientWidth && e.clientHeight > 60")
+    page.locator(".st-key-audit input").click()
+    options = page.get_by_role("option")
+    assert options.evaluate_all("all => all.every(e => e.scrollWidth <= e.clientWidth)")
+
+
 def test_choices_stay_when_the_language_is_switched(server: str, visit: Callable[..., Any]) -> None:
     page = visit(f"{server}/audit?lang=en")
     is_whole(page)

@@ -219,9 +219,12 @@ def test_a_job_without_progress_says_what_it_waits_for(monkeypatch, load, free, 
     table.claim(job.job_id)
     running = service.job(job.job_id)
     assert service.find_wait_cause(make_still(running, seconds=20)) is None
-    message = service.find_wait_cause(make_still(running, seconds=90))
+    message = service.find_wait_cause(make_still(running, seconds=90.3))
     assert message is not None
-    assert message.startswith("No progress for 1.5 min") and cause in message
+    assert message.startswith("No progress for 90 s: ") and cause in message
+    assert message.render("ja").startswith("90 秒間進んでいません。")
+    later_message = service.find_wait_cause(make_still(running, seconds=190))
+    assert later_message is not None and later_message.startswith("No progress for 3 min: ")
     assert service.find_wait_cause(make_still(replace(running, state="done"), seconds=90)) is None
 
 

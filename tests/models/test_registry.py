@@ -71,6 +71,17 @@ def test_every_model_is_listed_once_under_its_own_label(root, tmp_path, monkeypa
     demo = list_model_choices()[len(listed) :]
     assert list_model_choices()[: len(listed)] == listed and demo[0].model_id == "demo:en/general"
     assert len(demo) >= 14 and not any(model.refusal for model in demo)
+    causal_names = [
+        model_id.rpartition("/")[2]
+        for model_id in (model.model_id for model in demo)
+        if model_id.startswith("demo:en/causal/")
+    ]
+    assert causal_names == [
+        "general",
+        *(f"hospital-{n}" for n in (1.6, 5, 20)),
+        *(f"adapter-{n}" for n in (5, 20)),
+        "null",
+    ]
     adapter_ids = {model.model_id for model in demo if model.adapter}
     assert adapter_ids == {f"demo:en/causal/adapter-{n}" for n in (5, 20)}
     for model_id in (*LISTED, "", "models/../models/bert", "models/link/secret", str(root)):

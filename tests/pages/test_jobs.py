@@ -10,6 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from audit.access_log import entries
 from audit.attack.question import AuditRequest, GenerationSettings
+from audit.deid.measure.score_report import Source
+from audit.deid.measure.scoring import ScoreTask
 from audit.home import results_dir
 from audit.jobs import service, table
 from audit.jobs.table import Failure, Job, read_order
@@ -58,6 +60,19 @@ def test_what_runs_and_waits_is_shown_with_its_progress() -> None:
     assert progress(app) == [(25, progress_line), (0, "Waiting for its turn")]
     line = [label for label, page, _ in links(app) if page == "jobs"]
     assert line == ["25 % · The hospital model writes documents · 1 more"]
+
+
+@pytest.mark.parametrize(
+    ("lang", "label"),
+    [
+        ("en", "Default tagger on English example notes"),
+        ("ja", "標準の検出器：英語の例"),
+    ],
+)
+def test_a_measurement_says_what_it_measures_on_which_notes(lang: str, label: str) -> None:
+    gold, predicted = Source(kind="example", ref="en"), Source(kind="tagger", ref="default")
+    service.ask(ScoreTask(gold=gold, predicted=predicted).question())
+    assert f"</strong> {label}</p>" in texts(open_page("jobs", lang=lang))
 
 
 @pytest.mark.parametrize(

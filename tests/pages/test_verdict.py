@@ -121,6 +121,8 @@ def test_own_audits_come_before_the_demo_and_a_link_to_none_is_never_repeated(
     assert page_text.count("Made-up hospital (demo)") == 2
     of_demo = [" · demo · " in label for label in app.selectbox[0].options]
     assert of_demo == [False, False, True, True]
+    assert all(" own · " in label for label in app.selectbox[0].options[:2])
+    assert all("40 epochs of the notes" in label for label in app.selectbox[0].options[2:])
     app = open_page("verdict", audit="<b>evil</b>")
     assert SAY.text("wrong_link") in texts(app) and "evil" not in texts(app)
 
