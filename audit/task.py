@@ -24,6 +24,7 @@ MAX_SEED = 2**63 - 1
 
 _WORDS = {
     "missing": "is missing.",
+    "json_invalid": "is not JSON.",
     "extra_forbidden": "is unknown.",
     "greater_than_equal": "must be at least {ge}.",
     "greater_than": "must be more than {gt}.",

@@ -6,11 +6,13 @@ New notes are pasted, uploaded or taken from a registered folder, and read at on
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import streamlit as st
 
+from audit.deid.find.copies import OUTPUTS
+from audit.deid.find.elsewhere import FileTagger
 from audit.deid.find.taggers import (
     TAGGER_SEPARATOR,
     KnownTagger,
@@ -115,6 +117,7 @@ _OF_REGISTER = {
     "register_lacks": "n_notes_without_row",
 }
 _ONLY = ("all", "with", "without", "corrected")
+_MAX_LINES = 20
 _NUMBER = "deidentify_number"
 OWN = "own"
 """Code of a policy from an uploaded file."""
@@ -168,7 +171,7 @@ def _read_old_link() -> None:
 
 def draw_new(say: Words, tab: str) -> None:
     """Draw the settings, the notes to hand in, and the result of a pasted text."""
-    fields, reading = _draw_settings(say), st.session_state.get(_READ)
+    fields, reading = _draw_settings(say, tab), st.session_state.get(_READ)
     is_quick = fields["tagger"].is_quick
     if tab == "paste" and is_quick and reading and not st.session_state.get(_IS_WRITING):
         _draw_pasted(say, reading, **fields)
@@ -188,20 +191,20 @@ def draw_new(say: Words, tab: str) -> None:
     JOBS.draw(say)
 
 
-def _draw_settings(say: Words) -> dict[str, Any]:
+def _draw_settings(say: Words, tab: str) -> dict[str, Any]:
     """Draw the settings, folded into one line that says them; return the fields of a request."""
     policy_code = read_choice(_POLICIES, parameter="policy")
     mode = read_choice(MODES, parameter="mode")
     line = say.text(
         "deidentify_settings_line",
-        tagger=escape_markdown(tagger_name(say, _read_tagger_id())),
+        tagger=escape_markdown(tagger_name(say, _read_tagger_id(tab))),
         policy=say.text(f"deidentify_policy_{policy_code}"),
         mode=escape_markdown(say.text(f"deidentify_mode_{mode}")),
     )
     with st.expander(line, key="deidentify_settings"):
         left, middle, right = st.columns(3, gap="medium")
         with left:
-            tagger = _ask_tagger(say)
+            tagger = _ask_tagger(say, tab)
             uncopied = _ask_uncopied(say, tagger)
         with middle:
             policy = attempt(say, lambda: _ask_policy(say)) or ALL_OUT
@@ -215,27 +218,44 @@ def _draw_settings(say: Words) -> dict[str, Any]:
 # Tagger, policy and release; all are codes in the link.
 
 
-def _read_tagger_id() -> str:
+_NO_COPIES = FileTagger({})
+"""Stands for the copies that are written elsewhere, until their file is uploaded."""
+
+
+def _list_taggers(tab: str) -> dict[str, KnownTagger]:
+    """Return the taggers to choose from; copies in a file belong to notes in a file."""
+    taggers = {tagger.tagger_id: tagger for tagger in cached.taggers()}
+    if tab != "paste":
+        taggers[OUTPUTS] = find_tagger(OUTPUTS, elsewhere=_NO_COPIES)
+    return taggers
+
+
+def _read_tagger_id(tab: str) -> str:
     """Return the identifier of the tagger that `_ask_tagger` will return."""
-    tagger_ids = [tagger.tagger_id for tagger in cached.taggers()]
+    tagger_ids = [*_list_taggers(tab)]
     main_id = read_choice(tagger_ids, parameter="tagger")
-    extra_ids = read_choices([code for code in tagger_ids if code != main_id], parameter="beside")
+    extra_ids = read_choices(_list_others(tagger_ids, main_id), parameter="beside")
     return TAGGER_SEPARATOR.join((main_id, *extra_ids))
 
 
-def _ask_tagger(say: Words) -> KnownTagger:
+def _list_others(tagger_ids: Iterable[str], main_id: str) -> list[str]:
+    return [code for code in tagger_ids if code not in (main_id, OUTPUTS)]
+
+
+def _ask_tagger(say: Words, tab: str) -> KnownTagger:
     """Draw the choice of a tagger, with its description."""
-    taggers = {tagger.tagger_id: tagger for tagger in cached.taggers()}
+    taggers = _list_taggers(tab)
     names = {code: tagger_name(say, code) for code in taggers}
     tagger = taggers[choose(say, "deidentify_tagger", names, is_long=True)]
-    other_names = {code: name for code, name in names.items() if code != tagger.tagger_id}
+    other_names = {code: names[code] for code in _list_others(names, tagger.tagger_id)}
     extra_ids = choose_some(say, "deidentify_beside", other_names, is_long=True, is_all=False)
     for kind in dict.fromkeys(taggers[code].kind for code in (tagger.tagger_id, *extra_ids)):
         draw_remark(say, f"deidentify_about_{kind}")
     if not extra_ids:
         return tagger
     draw_remark(say, "deidentify_united")
-    return find_tagger(TAGGER_SEPARATOR.join((tagger.tagger_id, *extra_ids)))
+    united_id = TAGGER_SEPARATOR.join((tagger.tagger_id, *extra_ids))
+    return find_tagger(united_id, elsewhere=_NO_COPIES)
 
 
 def _draw_figures(say: Words, tagger: KnownTagger) -> None:
@@ -488,23 +508,31 @@ def _open_desk(note: ReleasedNote, corrections: list[Correction]) -> Desk:
 # Files, and jobs.
 
 
-def _draw_file(say: Words, input_kind: str, **request_fields: Any) -> None:
+def _draw_file(say: Words, input_kind: str, *, tagger: KnownTagger, **request_fields: Any) -> None:
     """Draw the choice of a file, and the button that starts its job."""
     notes = _ask_upload(say) if input_kind == "upload" else None
     if input_kind == "file" and (file_choice := ask_file(say, cached.note_files())) is not None:
         notes = NotesToTag("registered", file_id=file_choice[0].file_id, columns=file_choice[1])
+    outputs = _ask_outputs(say) if tagger.reads_outputs else None
     register = _ask_register(say)
     above, title = st.container(), ask_line(say, "deidentify_name")
     if _draw_go_button(say, "file"):
         with above:  # a refusal stands beside the inputs, not under the button
             if notes is None:
                 draw_remark(say, "deidentify_file_missing")
+            elif tagger.reads_outputs and outputs is None:
+                draw_remark(say, "deidentify_outputs_missing")
             elif isinstance(register, str):
                 draw_remark(say, register)
             else:
-                attempt(
-                    say, lambda: _start(notes, register=register, title=title, **request_fields)
-                )
+                request_fields |= {"tagger": tagger, "register": register, "title": title}
+                attempt(say, lambda: _start(notes, outputs=outputs or b"", **request_fields))
+
+
+def _ask_outputs(say: Words) -> bytes | None:
+    """Ask for a file of copies of the notes."""
+    files = upload(say, "deidentify_outputs", ["jsonl"], max_mb=MAX_UPLOAD_MB, file_kind="outputs")
+    return files[0].getvalue() if files else None
 
 
 def _ask_register(say: Words) -> NotesToTag | str | None:
@@ -683,6 +711,7 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
             for fact, count_key in _OF_REGISTER.items()
             if (n := census.get("register", {}).get(count_key)) is not None
         },
+        **_outputs_facts(say, census.get(OUTPUTS, {})),
     }
     draw_language(say, census)
     left, right = st.columns(2, gap="large")
@@ -699,6 +728,18 @@ def _draw_facts(say: Words, tagged: TaggedSet, *, census: Mapping[str, Any]) -> 
         if tagged.copies:
             draw_copies(say, tagged.copies)
             _draw_uncopied(say, census["uncopied"])
+
+
+def _outputs_facts(say: Words, counts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the numbers of notes without a copy and of copies without a note, with their lines."""
+    facts = {}
+    if n_without := counts.get("n_notes_without_copy"):
+        facts["copies_lack"] = f"{n_without:,}"
+    if n_alone := counts.get("n_copies_without_note"):
+        lines = counts["lines_without_note"][:_MAX_LINES]
+        line_list = ", ".join(map(str, lines)) + (" ..." if n_alone > len(lines) else "")
+        facts["copies_alone"] = say.text("deidentify_fact_lines", n=f"{n_alone:,}", lines=line_list)
+    return facts
 
 
 def _draw_uncopied(say: Words, uncopied: Mapping[str, Any]) -> None:

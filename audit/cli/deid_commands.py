@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -29,29 +29,27 @@ from audit.cli.deid_options import (
     PolicyName,
     Uncopied,
     find_tagger_id,
+    find_tagger_ids,
     join_tagger_ids,
     read_labels,
 )
 from audit.cli.printing import format_table
 from audit.deid.find.causal_model import LocalModel
+from audit.deid.find.copies import OUTPUTS
 from audit.deid.find.elsewhere import (
     FileTagger,
-    OutputNames,
     ServerSettings,
     ServerTagger,
     open_server_tagger,
     read_file_tagger,
 )
 from audit.deid.find.rules import RuleTagger
-from audit.deid.find.tagger import Tagger
 from audit.deid.find.tagger_facts import GenerativeFacts, TaggerFacts
 from audit.deid.find.taggers import (
     DEFAULT,
     TAGGER_SEPARATOR,
-    add_fallback,
     combined_digest,
     find_tagger,
-    join_taggers,
     load_tagger,
 )
 from audit.deid.invent.pipeline import build_named
@@ -83,7 +81,7 @@ from audit.executor import count_cores
 from audit.foreign import locate_errors, read_file_bytes, refuse_errors
 from audit.names.people import ENGLISH, JAPANESE
 from audit.notes.formats import Format, flatten_spans, write_files
-from audit.notes.read import Note, NoteSource, open_notes
+from audit.notes.read import NoteSource, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
@@ -196,12 +194,13 @@ def deid_tag(
     stated = find_policy(policy)
     requested_release = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
     source = _notes_to_tag(notes)
-    if outputs or server.get("endpoint"):
-        loaded = _load_elsewhere(outputs, server, source=source, beside=beside, device=device)
+    elsewhere = _open_elsewhere(outputs, server)
+    if elsewhere:
+        tagger_id = TAGGER_SEPARATOR.join((elsewhere.name, *find_tagger_ids(beside)))
     else:
         tagger_id = join_tagger_ids(tagger, other_names=beside)
         _refuse_nothing_copied(tagger_id, uncopied, copying)
-        loaded = load_tagger(tagger_id, device=device, is_free=copying == FREE)
+    loaded = load_tagger(tagger_id, device=device, is_free=copying == FREE, elsewhere=elsewhere)
     with record_release(out, requested_release) as (release_id, release):
         census = tag_notes(
             source,
@@ -218,42 +217,26 @@ def deid_tag(
     return census
 
 
-def _load_elsewhere(
-    outputs: Path | None,
-    server: Options,
-    *,
-    source: NoteSource | handed_in.AnnotatedNotes,
-    beside: Sequence[str],
-    device: str,
-) -> Tagger:
-    """Return the tagger of copies that are written elsewhere, with the taggers beside it."""
-    copying: FileTagger | ServerTagger
+def _open_elsewhere(outputs: Path | None, server: Options) -> FileTagger | ServerTagger | None:
+    """Return the tagger whose copies are written elsewhere; None if the options name none."""
     if outputs:
-        copying = read_file_tagger(outputs)
-        _say_names(copying.compare_names(_list_names(source)))
-    else:
-        copying = open_server_tagger(ServerSettings(**server))
-    names = [name for listed in beside for name in listed.split(",") if name]
-    other_taggers = [load_tagger(join_tagger_ids(name), device=device) for name in names]
-    return join_taggers(
-        [add_fallback(copying), *other_taggers], name=TAGGER_SEPARATOR.join((copying.name, *names))
-    )
+        return read_file_tagger(outputs, subject="--outputs")
+    return open_server_tagger(ServerSettings(**server)) if server.get("endpoint") else None
 
 
-def _list_names(source: NoteSource | handed_in.AnnotatedNotes) -> list[str]:
-    return [row.note_id for row in source.read() if isinstance(row, Note)]
-
-
-def _say_names(names: OutputNames) -> None:
-    """Say which notes have no copy, and which copies belong to no note."""
-    if names.n_notes_without:
+def _say_output_names(counts: Mapping[str, Any] | None) -> None:
+    """Say how many notes have no copy in the file, and which copies belong to no note."""
+    if not counts:
+        return
+    if n_without := counts["n_notes_without_copy"]:
         say(
-            f"{names.n_notes_without} notes have no copy in the file: they count as not copied, "
-            f"and {UNCOPIED} lists them."
+            f"{n_without} notes have no copy in the file: they count as not copied, and "
+            f"{UNCOPIED} lists them."
         )
-    if lines := names.lines_without_note:
-        line_list = ", ".join(map(str, lines[:_MAX_SHOWN])) + (" ..." if lines[_MAX_SHOWN:] else "")
-        say(f"{len(lines)} copies belong to no note and are left out: lines {line_list}.")
+    if n_alone := counts["n_copies_without_note"]:
+        lines = counts["lines_without_note"][:_MAX_SHOWN]
+        line_list = ", ".join(map(str, lines)) + (" ..." if n_alone > len(lines) else "")
+        say(f"{n_alone} copies belong to no note and are left out: lines {line_list}.")
 
 
 def _notes_to_tag(path: Path) -> NoteSource | handed_in.AnnotatedNotes:
@@ -275,6 +258,7 @@ def _say_tagged(census: Mapping[str, Any], release_id: str, release: Release) ->
             "shipped know\nno other language and miss most of what stands in such "
             "notes."
         )
+    _say_output_names(census.get(OUTPUTS))
     _say_uncopied(census.get("uncopied"))
     say(
         f"{handed_in.SPANS} holds the notes as they were; {REDACTED} holds what a tagger left of "

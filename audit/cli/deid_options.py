@@ -55,11 +55,12 @@ def join_tagger_ids(name: str, *, other_names: Sequence[str] = ()) -> str:
 
     `other_names` may hold several names with commas between them.
     """
-    names = [
-        name,
-        *(other_name for listed in other_names for other_name in listed.split(",") if other_name),
-    ]
-    return TAGGER_SEPARATOR.join(map(find_tagger_id, names))
+    return TAGGER_SEPARATOR.join((find_tagger_id(name), *find_tagger_ids(other_names)))
+
+
+def find_tagger_ids(names: Sequence[str]) -> list[str]:
+    """Return the identifiers of taggers; a text may hold several names with commas between them."""
+    return [find_tagger_id(name) for listed in names for name in listed.split(",") if name]
 
 
 def find_tagger_id(name: str) -> str:

@@ -9,32 +9,51 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from audit.deid.find.copies import OUTPUTS
+from audit.deid.find.elsewhere import FileTagger, read_file_tagger
 from audit.deid.find.taggers import (
     COMBINED,
     PACKAGED,
     RULES,
     KnownTagger,
+    find_tagger,
     load_tagger,
+    tagger_names,
 )
 from audit.deid.measure.leftovers import write_leftovers
 from audit.deid.redact.policy import ALL_OUT, Policy
 from audit.deid.redact.release import Release
-from audit.deid.sets.incoming_notes import FHIR_ENDINGS, Files, check_lone_note, notes_as_jsonl
+from audit.deid.sets.incoming_notes import (
+    FHIR_ENDINGS,
+    Files,
+    check_lone_note,
+    decode_outputs,
+    notes_as_jsonl,
+)
 from audit.deid.sets.tagged_sets import INPUT, REGISTER, RESULT, TAGGED_SETS, begin_set, write_index
 from audit.deid.sets.tagging import FALLBACK, Uncopied, tag_notes
 from audit.errors import AuditError
 from audit.executor import count_cores
 from audit.foreign import decode_text, is_fhir
 from audit.home import salted_digest
-from audit.notes.read import open_notes, resolve_note_file
+from audit.notes.read import Note, open_notes, resolve_note_file
 from audit.patients.finder import FINDER_VERSION
 from audit.patients.register import open_register, read_register
 from audit.shelf import json_line
 from audit.task import SHORT, Columns, Contact, Device, Question, Task, queue_of, read_file_states
 
-_SHORT_BYTES = {RULES: 2_000_000, COMBINED: 2_000_000, "token": 400_000, PACKAGED: 400_000}
+_SHORT_BYTES = {
+    RULES: 2_000_000,
+    COMBINED: 2_000_000,
+    OUTPUTS: 2_000_000,
+    "token": 400_000,
+    PACKAGED: 400_000,
+}
 """The largest upload that is tagged beside an audit: an encoder reads 1,400 characters a second on
-a shared CPU. A tagger that writes copies needs the device for itself."""
+a shared CPU, and copies with many edits are aligned at 17,000. A tagger that writes copies needs
+the device for itself."""
+_COPIES = "copies"
+"""The name of an uploaded file of copies in errors."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +117,13 @@ class TaggingTask(Task):
         """The register of patients; None if there is none."""
         return self._file(self.register_id, REGISTER) if self.has_register else None
 
+    @property
+    def outputs(self) -> FileTagger | None:
+        """The uploaded copies of the notes; None if the tagger of the set reads none."""
+        if OUTPUTS not in tagger_names(TAGGED_SETS.get(self.tagged_id).tagger_id):
+            return None
+        return read_file_tagger(self._file("", OUTPUTS), subject=_COPIES)
+
     def _file(self, file_id: str, name: str) -> Path:
         if file_id:
             return resolve_note_file(file_id)
@@ -120,7 +146,7 @@ class TaggingTask(Task):
         if not tagged.is_whole:
             if not (tagged.path / RESULT).is_dir():
                 source = open_notes(self.notes, columns=dict(self.columns))
-                tagger = load_tagger(tagged.tagger_id, device=self.device)
+                tagger = load_tagger(tagged.tagger_id, device=self.device, elsewhere=self.outputs)
                 if tagger.digest != tagged.tagger_digest:
                     raise AuditError(
                         "The tagger has changed since it was requested.",
@@ -144,7 +170,7 @@ class TaggingTask(Task):
             tagged = TAGGED_SETS.get(self.tagged_id)
         # For a complete set this repeats only the search for leftovers, after corrections by hand.
         write_leftovers(tagged, progress=contact.listen, should_stop=contact.should_stop)
-        for name in (INPUT, REGISTER):  # the result contains the uploaded notes
+        for name in (INPUT, REGISTER, OUTPUTS):  # the result contains the uploaded notes
             (tagged.path / name).unlink(missing_ok=True)
         return (self.tagged_id,)
 
@@ -158,27 +184,25 @@ def tagging_task(
     uncopied: Uncopied = FALLBACK,
     title: str = "",
     register: NotesToTag | None = None,
+    outputs: bytes = b"",
 ) -> TaggingTask:
     """Make the folder of a set with the uploaded files, and return the task that tags it.
+
+    `outputs` is an uploaded file of copies, for a tagger that reads them; the digest of such a
+    tagger is computed here.
 
     Equal notes, tagger, register, replacement and policy are one set, whatever its title. The
     identifier is salted because a text could be guessed. Surrogates from a new key are a new
     release each time, except that an incomplete set resumes with its key.
     """
-    identities = [_identity(notes_file) for notes_file in (notes, register) if notes_file]
-    decisive_parts = [
-        *identities,
-        notes.columns,
-        tagger.digest,
-        release.decisive(),
-        *policy.decisive(),
-    ]
-    if tagger.writes_copies:
-        decisive_parts.append(uncopied)
-    about = json.dumps([*decisive_parts, FINDER_VERSION], sort_keys=True)
-    is_own_key = release.key is not None and not release.is_linked
-    ids = _set_ids(about)
-    tagged_id = next(set_id for set_id in ids if not (is_own_key and _is_whole(set_id)))
+    copies, copies_text = None, ""
+    if tagger.reads_outputs:
+        copies_text, output_by_name = decode_outputs(outputs, subject=_COPIES)
+        copies = FileTagger(output_by_name, _COPIES)
+        tagger = find_tagger(tagger.tagger_id, elsewhere=copies)
+    tagged_id = _choose_set_id(
+        notes, register, tagger=tagger, release=release, policy=policy, uncopied=uncopied
+    )
     is_new = not TAGGED_SETS.place(tagged_id).is_dir()
     tagged = begin_set(
         tagged_id,
@@ -191,6 +215,7 @@ def tagging_task(
         title=title,
         notes=notes.content,
         register=register.content if register else None,
+        outputs=copies_text.encode("utf-8", "surrogatepass") if copies else None,
     )
     # Work that takes little memory and at most minutes on any CPU does not wait in the queue.
     is_short = notes.content is not None and len(notes.content) <= _SHORT_BYTES.get(tagger.kind, 0)
@@ -205,14 +230,53 @@ def tagging_task(
     )
     if not tagged.is_whole:
         try:
-            open_notes(task.notes, columns=dict(notes.columns))
-            if path := task.register_file:
-                open_register(path)
+            _check_files(task, copies)
         except AuditError:
             if is_new:
                 TAGGED_SETS.forget(tagged_id)
             raise
     return task
+
+
+def _check_files(task: TaggingTask, copies: FileTagger | None) -> None:
+    """Refuse notes and a register that cannot be read, and copies of which no note was uploaded.
+
+    A registered file may be large, so its job compares the names.
+    """
+    notes = open_notes(task.notes, columns=dict(task.columns))
+    if copies and not task.file_id:
+        copies.compare_names({row.note_id for row in notes.read() if isinstance(row, Note)})
+    if path := task.register_file:
+        open_register(path)
+
+
+def _choose_set_id(
+    notes: NotesToTag,
+    register: NotesToTag | None,
+    *,
+    tagger: KnownTagger,
+    release: Release,
+    policy: Policy,
+    uncopied: Uncopied,
+) -> str:
+    """Return the identifier of the set for notes and register.
+
+    With a new key, the identifier is not that of a complete set.
+    """
+    about = json.dumps(
+        [
+            *(_identity(file) for file in (notes, register) if file),
+            notes.columns,
+            tagger.digest,
+            release.decisive(),
+            *policy.decisive(),
+            *([uncopied] if tagger.writes_copies else ()),
+            FINDER_VERSION,
+        ],
+        sort_keys=True,
+    )
+    is_own_key = release.key is not None and not release.is_linked
+    return next(set_id for set_id in _set_ids(about) if not (is_own_key and _is_whole(set_id)))
 
 
 def _set_ids(about: str) -> Iterator[str]:

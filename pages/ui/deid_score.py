@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
+from audit.deid.find.copies import OUTPUTS
 from audit.deid.find.tagger_facts import LANGUAGES
 from audit.deid.measure.score_report import (
     EXAMPLE,
     FILE,
     GIVEN,
     GOLD_KINDS,
-    OUTPUTS,
     PREDICTED_KINDS,
     TAGGED,
     TAGGER,

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from audit.attack.measure_types import RULE_VERSION
 from audit.corpus.corpora import CORPORA, KeptCorpus
+from audit.deid.find.copies import OUTPUTS
 from audit.deid.find.packaged import TITLES
 from audit.deid.find.taggers import DEFAULT, RULES, list_taggers, tagger_names
 from audit.deid.measure.score_report import SCORES, Score, Source
@@ -160,7 +161,7 @@ def tagger_name(say: Words, tagger_id: str) -> str:
     names = tagger_names(tagger_id)
     if len(names) > 1:
         return " + ".join(tagger_name(say, name) for name in names)
-    if tagger_id in (RULES, DEFAULT, *TITLES):
+    if tagger_id in (RULES, DEFAULT, OUTPUTS, *TITLES):
         return TITLES.get(tagger_id) or say.text(f"called_tagger_{tagger_id}")
     if tagger_id.startswith("/"):  # a folder that the command line named
         return PurePosixPath(tagger_id).name

@@ -131,7 +131,7 @@ def test_a_policy_is_read_from_a_file_of_kinds(tmp_path: Path) -> None:
     assert not Policy(title="safe-harbor", kinds={"name": LEAVE}).is_ready_made
     for wrong, why in {
         "": "empty",
-        "[": "invalid json",
+        "[": "is not JSON",
         '{"kinds": {"nmae": "leave"}}': "no kind called nmae",
         '{"kinds": {"name": "keep"}}': "must be 'take out' or 'leave'",
         '{"age_above": 90}': "from 0 to 89",

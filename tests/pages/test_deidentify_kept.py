@@ -381,3 +381,68 @@ def test_a_key_is_shared_on_request_alone_and_the_page_says_what_that_means() ->
     assert third.how.key != first.how.key
     for key in (first.how.key, third.how.key):
         assert key is not None and key.secret.hex() not in page_text
+
+
+def open_copies(lang: str) -> AppTest:
+    """Upload two notes, 甲 and 乙, to be released by copies that are written elsewhere."""
+    lines = [{"doc_id": code, "text": f"{NAMED} 第{code}回"} for code in ("甲", "乙")]
+    notes = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+    return upload(open_notes(lang=lang, tagger="outputs", tab="upload"), notes.encode())
+
+
+def upload_copies(app: AppTest, lines: str) -> AppTest:
+    uploader = next(box for box in app.file_uploader if box.key == "deidentify_outputs")
+    uploader.upload("高橋健一.jsonl", lines.encode(), "application/json").run()
+    return press(app, "deidentify_go_file")
+
+
+def test_the_file_of_copies_is_asked_for_once_that_tagger_is_chosen() -> None:
+    about = SAY.text("deidentify_about_outputs")
+    app = open_notes(tagger="outputs")
+    title = SAY.text("called_tagger_outputs")
+    assert title not in app.selectbox(key="choice_tagger").options and about not in texts(app)
+    app = open_notes(tab="upload")
+    assert about not in texts(app) and len(app.file_uploader) == 1
+    assert title in app.selectbox(key="choice_tagger").options
+    assert title not in widget(app, "multiselect", "choice_beside").options
+    app.selectbox(key="choice_tagger").select("outputs").run()
+    assert about in texts(app) and parameter(app, "tagger") == "outputs"
+    assert SAY.text("deidentify_uncopied_below") in texts(app) and len(app.file_uploader) == 2
+    upload_copies(app, '{"doc_id": "a", "output": "x"}')
+    assert SAY.text("deidentify_file_missing") in texts(app) and service.jobs() == ()
+
+
+@pytest.mark.parametrize("lang", ["en", pytest.param("ja", marks=pytest.mark.long)])
+def test_copies_that_do_not_fit_are_refused_and_nothing_is_kept(lang: str) -> None:
+    app = press(open_copies(lang), "deidentify_go_file")
+    assert words_of(lang).text("deidentify_outputs_missing") in texts(app)
+    upload_copies(app, '{"doc_id": "丙", "output": "x"}')
+    refusal = "no note in common" if lang == "en" else "共通する文書がありません"
+    assert refusal in texts(app) and 'role="alert"' in texts(app)
+    upload_copies(app, '{"doc_id": "甲", "output": "x"}\n高橋健一')
+    assert ("line 2: is not JSON" if lang == "en" else "2行目") in texts(app)
+    assert "高橋" not in texts(app) and TAGGED_SETS.all() == () and service.jobs() == ()
+
+
+@pytest.mark.parametrize("lang", ["en", pytest.param("ja", marks=pytest.mark.long)])
+def test_copies_written_elsewhere_are_uploaded_with_the_notes_and_released(lang: str) -> None:
+    say, app = words_of(lang), open_copies(lang)
+    copies = [{"doc_id": "甲", "output": f"<識別子>{NAMED}</識別子> 第甲回"}]
+    copies += [{"doc_id": "高橋健一", "output": "x"}]
+    upload_copies(app, "\n".join(map(json.dumps, copies)))
+    (job,) = service.active_jobs()
+    order = read_order(job.job_id)
+    assert "高橋" not in job.label + json.dumps(order, ensure_ascii=False)
+    table.claim(job.job_id)
+    table.end(job.job_id, state="done", result=TaggingTask.from_order(order).run(quiet()))
+    app.run()
+    assert not app.exception and "高橋" not in str(dict(app.query_params))
+    page_text = texts(app)
+    assert say.text("deidentify_fact_copies_lack") in page_text
+    assert say.html("deidentify_fact_lines", n="1", lines="2") in page_text
+    (tagged,) = TAGGED_SETS.all()
+    first, second = (note.released for note in read_notes(tagged))
+    assert first == "【氏名】 第甲回" and "高橋健一" not in second
+    assert "高橋" not in str([dict(entry.counts) for entry in entries(99)])
+    press(app, "deidentify_forget_now")
+    assert TAGGED_SETS.all() == () and not tagged.path.exists()

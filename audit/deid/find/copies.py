@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import ConfigDict, Field
 
@@ -537,6 +537,8 @@ def read_pieces(
 
 
 COPIES, PREDICTIONS = "copies.jsonl", "predicted.jsonl"
+OUTPUTS: Final = "outputs"
+"""The name of the copies that another system wrote into a file."""
 
 
 class OutputLine(Record):
@@ -556,15 +558,37 @@ class Output(NamedTuple):
 
 
 def read_outputs(path: Path, *, subject: str) -> dict[str, Output]:
-    """Return the outputs of a file by the names of their notes; AuditError names the line."""
+    """Return the outputs of a file by the names of their notes; errors as in `parse_outputs`."""
+    return parse_outputs(read_numbered_lines(path, subject), subject=subject)
+
+
+def parse_outputs(lines: Iterable[tuple[int, str]], *, subject: str) -> dict[str, Output]:
+    """Return the outputs in numbered lines by the names of their notes.
+
+    Raises
+    ------
+    AuditError
+        If a line cannot be read or its note was named before, with its number; if there is none.
+    """
     outputs: dict[str, Output] = {}
     doc_ids: set[str] = set()
-    for number, raw_line in read_numbered_lines(path, subject):
+    for number, raw_line in lines:
         place = Message("{subject}, line {number}", subject=subject, number=number)
         line = OutputLine.read(raw_line, where=place)
         refuse_duplicate(str(line.doc_id), doc_ids, place=place)
         outputs[str(line.doc_id)] = Output(line.output, number)
+    if not outputs:
+        raise AuditError("There is no note in it.", where=subject)
     return outputs
+
+
+def no_common_note(subject: str) -> AuditError:
+    """Return the error for a file of outputs of which none belongs to a note."""
+    return AuditError(
+        "The two files have no note in common.",
+        where=subject,
+        do="Give every note the same `doc_id` in both files.",
+    )
 
 
 def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
@@ -586,12 +610,8 @@ def align_outputs(gold: Path, outputs: Path, *, folder: Path) -> int:
                     format_jsonl_line(reading.document).encode("utf-8", "surrogatepass")
                 )
                 copies.write(json_line(reading.line()))
-    if n_outputs and len(outputs_by_id) == n_outputs:
-        raise AuditError(
-            "The two files have no note in common.",
-            where="predicted notes",
-            do="Give every note the same `doc_id` in both files.",
-        )
+    if len(outputs_by_id) == n_outputs:
+        raise no_common_note("predicted notes")
     return len(outputs_by_id)
 
 

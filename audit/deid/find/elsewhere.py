@@ -16,7 +16,8 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit
@@ -25,13 +26,17 @@ from pydantic import Field
 
 from audit.deid.find.causal_model import PLAIN_HEADINGS, SYSTEM, count_answer_tokens
 from audit.deid.find.copies import (
+    OUTPUTS,
     CopyReading,
     Output,
     Piece,
     ShareListener,
+    no_common_note,
     read_outputs,
     read_pieces,
 )
+from audit.deid.find.tagger import Tagger
+from audit.deid.find.taggers import BackedTagger, UnitedTagger
 from audit.deid.find.windows import cut_windows
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import decode_text, locate_errors, read_file_bytes, refuse_errors
@@ -79,15 +84,16 @@ def _map_types(spans: Iterable[Span]) -> Iterator[Span]:
 class FileTagger:
     """The tagger whose copies stand in a file, each under the name of its note.
 
-    A note without a copy counts as not copied at all.
+    A note without a copy counts as not copied at all. `subject` is the name of the file in errors.
     """
 
     outputs: Mapping[str, Output]
-    name: ClassVar[str] = "outputs"
+    subject: str = field(default="copies", compare=False)
+    name: ClassVar[str] = OUTPUTS
     labels: ClassVar[tuple[str, ...]] = TYPES
     n_notes_at_once: ClassVar[int] = 64
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of all copies."""
         texts = {doc_id: output.text for doc_id, output in self.outputs.items()}
@@ -97,7 +103,7 @@ class FileTagger:
         """Refuse texts, because only notes have names."""
         raise AuditError(
             "Copies from a file belong to notes with names.",
-            where="--outputs",
+            where=self.subject,
             do="Tag a file of notes.",
         )
 
@@ -132,11 +138,7 @@ class FileTagger:
         names = set(doc_ids)
         unknown = [output.line for name, output in self.outputs.items() if name not in names]
         if len(unknown) == len(self.outputs):
-            raise AuditError(
-                "The two files have no note in common.",
-                where="--outputs",
-                do="Give every note the same `doc_id` in both files.",
-            )
+            raise no_common_note(self.subject)
         return OutputNames(len(names - self.outputs.keys()), tuple(unknown))
 
 
@@ -147,12 +149,18 @@ class OutputNames(NamedTuple):
     lines_without_note: tuple[int, ...]
 
 
-def read_file_tagger(path: Path) -> FileTagger:
+def read_file_tagger(path: Path, *, subject: str) -> FileTagger:
     """Return the tagger of a file of copies; AuditError with the line if one cannot be read."""
-    outputs = read_outputs(path, subject="--outputs")
-    if not outputs:
-        raise AuditError("There is no note in it.", where="--outputs")
-    return FileTagger(outputs)
+    return FileTagger(read_outputs(path, subject=subject), subject)
+
+
+def find_file_tagger(tagger: Tagger) -> FileTagger | None:
+    """Return the tagger of a file of copies that is part of a tagger; None if none is."""
+    if isinstance(tagger, BackedTagger):
+        return find_file_tagger(tagger.model)
+    if isinstance(tagger, UnitedTagger):
+        return next(filter(None, map(find_file_tagger, tagger.taggers)), None)
+    return tagger if isinstance(tagger, FileTagger) else None
 
 
 class ServerSettings(Record):

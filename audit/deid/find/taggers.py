@@ -24,7 +24,13 @@ from audit.deid.find.borders import (
     tag_whole_words,
     tidy_spans,
 )
-from audit.deid.find.copies import CopyingTagger, CopyReading, ShareListener, worst_reading
+from audit.deid.find.copies import (
+    OUTPUTS,
+    CopyingTagger,
+    CopyReading,
+    ShareListener,
+    worst_reading,
+)
 from audit.deid.find.packaged import (
     LANGUAGE,
     PackagedTagger,
@@ -305,7 +311,7 @@ TRAINED = "trained/"
 SHIPPED = Path(__file__).resolve().parent / "default_tagger"
 HAND_WRITTEN = "hand_written.json"
 _KINDS = (TaggerFacts.kind, GenerativeFacts.kind)
-_BY_PACE = (RULES, COMBINED, TaggerFacts.kind, PACKAGED, GenerativeFacts.kind)
+_BY_PACE = (RULES, COMBINED, OUTPUTS, TaggerFacts.kind, PACKAGED, GenerativeFacts.kind)
 """The kinds of taggers, the quickest first."""
 
 
@@ -338,12 +344,17 @@ class KnownTagger:
     @property
     def writes_copies(self) -> bool:
         """Whether it writes copies of notes, so that a part of a note may not be copied."""
-        return self.kind == GenerativeFacts.kind
+        return not {GenerativeFacts.kind, OUTPUTS}.isdisjoint((self.kind, *self.kinds))
+
+    @property
+    def reads_outputs(self) -> bool:
+        """Whether it reads copies that another system wrote into a file."""
+        return OUTPUTS in (self.kind, *self.kinds)
 
     @property
     def is_quick(self) -> bool:
         """Whether it tags a page in an instant and needs no torch."""
-        return self.kind in (RULES, COMBINED)
+        return self.kind in (RULES, COMBINED, OUTPUTS)
 
     @property
     def validation(self) -> dict[str, int] | None:
@@ -422,10 +433,10 @@ def list_taggers() -> tuple[KnownTagger, ...]:
     return (default, rules, *packaged, *trained)
 
 
-def find_tagger(tagger_id: str) -> KnownTagger:
+def find_tagger(tagger_id: str, *, elsewhere: Tagger | None = None) -> KnownTagger:
     """Return a tagger by its identifier or the absolute path of its folder; reads no weights.
 
-    The names of several taggers have "+" between them.
+    The names of several taggers have "+" between them. `elsewhere` is as in `load_tagger`.
 
     Raises
     ------
@@ -434,6 +445,9 @@ def find_tagger(tagger_id: str) -> KnownTagger:
     """
     names = tagger_names(tagger_id)
     tagger_by_id = {tagger.tagger_id: tagger for tagger in list_taggers()}
+    if elsewhere:
+        digest = backed_digest(elsewhere.digest, _default_digest())
+        tagger_by_id[elsewhere.name] = KnownTagger(elsewhere.name, elsewhere.name, "", digest)
     taggers = [tagger_by_id.get(name) or _folder_tagger(name) for name in names]
     if len(taggers) == 1:
         return taggers[0]
@@ -493,29 +507,30 @@ def _folder_tagger(tagger_id: str) -> KnownTagger:
     return KnownTagger(Path(tagger_id).name, _kind_of(content), "", _digest_of(content))
 
 
-def load_tagger(tagger_id: str, *, device: str = "auto", is_free: bool = False) -> Tagger:
+def load_tagger(
+    tagger_id: str, *, device: str = "auto", is_free: bool = False, elsewhere: Tagger | None = None
+) -> Tagger:
     """Load a tagger by its identifier or the absolute path of its folder.
 
     Several taggers, with "+" between their names, are loaded as one. Encoders and generative
     taggers import torch here, packaged ones import their packages. The copies of a generative
-    tagger are held to their notes unless `is_free`.
+    tagger are held to their notes unless `is_free`. `elsewhere` is a tagger whose copies are
+    written elsewhere; the identifier has its name, and it gets the default tagger as its fallback.
     """
-    first, *later_names = tagger_names(tagger_id)
-    taggers = [_load_single(first, device=device, is_free=is_free)]
-    for name in later_names:
-        taggers.append(_load_single(name, device=device, is_beside=True, is_free=is_free))
-    return join_taggers(taggers, name=tagger_id)
-
-
-def join_taggers(taggers: Sequence[Tagger], *, name: str) -> Tagger:
-    """Return loaded taggers as one tagger."""
+    taggers: list[Tagger] = []
+    for name in tagger_names(tagger_id):
+        if elsewhere and name == elsewhere.name:
+            taggers.append(add_fallback(elsewhere))
+        else:
+            is_beside = bool(taggers)
+            taggers.append(_load_single(name, device=device, is_beside=is_beside, is_free=is_free))
     if len(taggers) == 1:
         return taggers[0]
     is_copying = any(isinstance(tagger, CopyingTagger) for tagger in taggers)
-    return (UnitedCopies if is_copying else UnitedTagger)(tuple(taggers), name)
+    return (UnitedCopies if is_copying else UnitedTagger)(tuple(taggers), tagger_id)
 
 
-def _load_single(name: str, *, device: str, is_beside: bool = False, is_free: bool) -> Tagger:
+def _load_single(name: str, *, device: str, is_beside: bool, is_free: bool) -> Tagger:
     if name == RULES:
         return RuleTagger()
     if name == DEFAULT:

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from pydantic import Field
 
-from audit.deid.find.copies import CopiesSummary
+from audit.deid.find.copies import OUTPUTS, CopiesSummary
 from audit.deid.measure.span_matching import (
     ANY,
     CRITERIA,
@@ -403,7 +403,6 @@ FILE: Final = "file"
 EXAMPLE: Final = "example"
 TAGGER: Final = "tagger"
 TAGGED: Final = "tagged"
-OUTPUTS: Final = "outputs"
 GOLD_KINDS: tuple[SourceKind, ...] = (EXAMPLE, GIVEN, FILE)
 PREDICTED_KINDS: tuple[SourceKind, ...] = (TAGGER, TAGGED, GIVEN, OUTPUTS)
 

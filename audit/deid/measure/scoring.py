@@ -16,14 +16,13 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from audit.deid.find.copies import COPIES, PREDICTIONS, align_outputs, read_copies
+from audit.deid.find.copies import COPIES, OUTPUTS, PREDICTIONS, align_outputs, read_copies
 from audit.deid.find.tagger_facts import LANGUAGES
 from audit.deid.find.taggers import find_tagger, load_tagger
 from audit.deid.measure.score_report import (
     EXAMPLE,
     FILE,
     GOLD_KINDS,
-    OUTPUTS,
     PATIENTS,
     PREDICTED_KINDS,
     SCORE,

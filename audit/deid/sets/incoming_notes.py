@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
-from audit.deid.find.copies import OutputLine
+from audit.deid.find.copies import Output, parse_outputs
 from audit.errors import AuditError, Message
 from audit.foreign import (
     decode_text,
@@ -300,17 +300,16 @@ def keep_notes(documents: Sequence[TaggedDocument]) -> UploadedNotes:
 
 def keep_outputs(content: bytes, *, subject: str) -> UploadedNotes:
     """Keep a model's copies of notes in the form that `align_outputs` reads; a job aligns them."""
+    text, outputs = decode_outputs(content, subject=subject)
+    return UploadedNotes(_keep_text(text), len(outputs))
+
+
+def decode_outputs(content: bytes, *, subject: str) -> tuple[str, dict[str, Output]]:
+    """Return an uploaded file of copies as text, and the copies in it, as in `parse_outputs`."""
     _check_n_lines([content], n_most=MAX_NOTES, subject=subject)
     text, _ = decode_text(content, subject=subject)
-    n_notes = 0
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            place = Message("{subject}, line {number}", subject=subject, number=number)
-            OutputLine.read(line, where=place)
-            n_notes += 1
-    if not n_notes:
-        raise AuditError("There is no note in it.", where=subject)
-    return UploadedNotes(_keep_text(text), n_notes)
+    lines = ((n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip())
+    return text, parse_outputs(lines, subject=subject)
 
 
 def upload_path(digest: str) -> Path:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from audit.deid.find.copies import CopiesSummary
+from audit.deid.find.copies import OUTPUTS, CopiesSummary
 from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.rules import find_clinical_places
 from audit.deid.find.tagger import Tagger, tag_and_check
@@ -286,7 +286,8 @@ ASKED, INPUT, RESULT, INDEX = "tagged.json", "input", "result", "index.npy"
 NAMES = "names.jsonl"
 """The file with the names in the notes of each patient, in a set with surrogates."""
 REGISTER = "register"
-"""The register that was uploaded with the notes; both are removed once all notes are tagged."""
+"""The register that was uploaded with the notes, as `OUTPUTS` are copies of them; all three are
+removed once all notes are tagged."""
 
 
 class TaggedSet(Record):
@@ -359,6 +360,7 @@ def begin_set(
     release: Release,
     notes: bytes | None = None,
     register: bytes | None = None,
+    outputs: bytes | None = None,
     title: str = "",
     **fields: Any,
 ) -> TaggedSet:
@@ -374,6 +376,7 @@ def begin_set(
     content_by_name = {
         INPUT: notes,
         REGISTER: register,
+        OUTPUTS: outputs,
         KEY: release.key.secret if release.key else None,
     }
     files = {name: content for name, content in content_by_name.items() if content is not None}

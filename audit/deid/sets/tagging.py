@@ -4,7 +4,8 @@ Input: a source of notes, a tagger. Output: `spans.jsonl` (notes with spans: pri
 `redacted.jsonl` (released texts under the numbers of their rows), `refused.jsonl`, `census.json`.
 A tagger that writes copies adds `copies.jsonl`, how faithful each copy is, and `uncopied.jsonl`,
 the notes that were not copied in full: either the default tagger marked the parts that are missing,
-or the note is withheld from both files of notes.
+or the note is withheld from both files of notes. If another system wrote the copies into a file,
+the census counts the notes without a copy and the copies without a note.
 
 Notes are read and tagged batch by batch, then read again and written: names of a patient that the
 tagger found in one note, or that a register has, are marked in all notes of the patient. The
@@ -26,7 +27,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from audit.corpus.build import CorpusFile, corpus_folder
-from audit.deid.find.copies import COPIES, Copies, CopyingTagger, n_chars_of
+from audit.deid.find.copies import COPIES, OUTPUTS, Copies, CopyingTagger, n_chars_of
+from audit.deid.find.elsewhere import FileTagger, OutputNames, find_file_tagger
 from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.tagger import Tagger, check_tags, is_light, tag_and_check
 from audit.deid.find.taggers import add_fallback
@@ -41,7 +43,7 @@ from audit.executor import open_executor, run_in_order
 from audit.home import salted_digest
 from audit.notes.fhir import Groups
 from audit.notes.formats import format_jsonl_line
-from audit.notes.read import Note, NoteSource
+from audit.notes.read import ByteListener, Note, NoteSource
 from audit.notes.spans import Span, TaggedDocument, Tags, order_labels
 from audit.patients.finder import merge_packs
 from audit.patients.register import PatientRegister, pack_people
@@ -106,7 +108,7 @@ def tag_notes(
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))
         # The notes are read once to count them: files report their bytes only by the megabyte.
-        total = sum((_count_units(row) for row in source.read(on_bytes=on_bytes)), 0.0)
+        total, output_names = _count_notes(source, find_file_tagger(tagger), on_bytes=on_bytes)
         n_workers = n_workers if total > _MANY_CHARS and is_light(tagger) else 1
         pace = f", {n_workers} processes" if n_workers > 1 else ""
         # With surrogates the notes are read twice: first for the names, then for the texts.
@@ -118,7 +120,7 @@ def tag_notes(
         meter = Meter(plan, listener=progress, should_stop=should_stop)
         with open_executor(n_workers=n_workers) as executor:
             work = _Work(source, tagger, meter, executor, n_workers)
-            run = _Run(files, _ReleaseRules(release, policy, uncopied), register)
+            run = _Run(files, _ReleaseRules(release, policy, uncopied), register, output_names)
             for batch, names_by_note in work.tag_batches(answers, should_stop):
                 run.learn(batch.notes, names_by_note)
             if release.mode == SURROGATE:
@@ -135,6 +137,27 @@ def tagging_phase(tagger: Tagger, n_chars: float, *, pace: str = "") -> Phase:
     is_slow = isinstance(tagger, CopyingTagger)
     kind = f"{TAGGING}, {type(tagger).__name__}{pace}"
     return Phase(TAGGING, n_chars, 1e-2 if is_slow else 1e-5, kind)
+
+
+def _count_notes(
+    source: NoteSource | AnnotatedNotes, outputs: FileTagger | None, *, on_bytes: ByteListener
+) -> tuple[float, OutputNames | None]:
+    """Return the units of all notes, and the comparison of their names with those of copies."""
+    total, names = 0.0, set[str]()
+    for row in source.read(on_bytes=on_bytes):
+        total += _count_units(row)
+        if outputs and isinstance(row, Note):
+            _take_unique_name(row, names)
+    return total, outputs.compare_names(names) if outputs else None
+
+
+def _take_unique_name(note: Note, taken_names: set[str]) -> str:
+    """Return the name of a note, with the number of its row if it is taken; it is taken then."""
+    name = note.note_id
+    while name in taken_names:
+        name = f"{name}#{note.row}"
+    taken_names.add(name)
+    return name
 
 
 def _count_units(row: Note | RowNote) -> int:
@@ -469,10 +492,7 @@ class _Work:
         for row in rows:
             if isinstance(row, RowNote):
                 continue
-            name = row.note_id
-            while name in ids:
-                name = f"{name}#{row.row}"
-            ids.add(name)
+            name = _take_unique_name(row, ids)
             notes.append(TaggedDocument(name, row.text, patient_id=row.patient_id or None))
             numbers.append(row.row)
             people.append(row.named_people)
@@ -490,10 +510,11 @@ class _Run:
         files: Mapping[str, CorpusFile],
         rules: _ReleaseRules,
         register: PatientRegister | None,
+        output_names: OutputNames | None,
     ) -> None:
         self.rules = rules
         self.people: PatientNames | None = None
-        self._files, self._register = files, register
+        self._files, self._register, self._output_names = files, register, output_names
         self._left = Counter[Kind]()
         self._counts = Counter(n_notes=0, n_refused=0, n_found_again=0)
         self._copies = Copies()
@@ -588,6 +609,12 @@ class _Run:
             census |= policy_part(policy, self._left)
         if COPIES not in self._files:
             return census
+        if names := self._output_names:
+            census[OUTPUTS] = {
+                "n_notes_without_copy": names.n_notes_without,
+                "n_copies_without_note": len(names.lines_without_note),
+                "lines_without_note": names.lines_without_note[:_MAX_LISTED],
+            }
         return census | {
             "copies": self._copies.summary().plain(),
             "uncopied": {
