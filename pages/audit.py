@@ -205,6 +205,8 @@ def draw_models(say: Words) -> Pair | None:
         general = registry.find_model(code, models=bases)
         if hospital and hospital.adapter:
             draw_bases(say, hospital.adapter, n_bases=len(bases))
+            if general:
+                conversion_panel.draw_rounding(say, general)
     draw_folders(say, models, is_pair_chosen=bool(general and hospital))
     if is_adapter and general is None:
         return None

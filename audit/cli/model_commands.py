@@ -19,7 +19,9 @@ def models_convert(
     ],
     *,
     out: Annotated[Path, "a new folder"],
-    options: Annotated[Options, FieldsOf(ConvertTask, only=("head_from", "model_type"))],
+    options: Annotated[
+        Options, FieldsOf(ConvertTask, only=("head_from", "model_type", "rounding"))
+    ],
 ) -> Result:
     """Write a copy of a model that can be audited, with its weights in one safetensors file."""
     if "head_from" in options:

@@ -17,6 +17,9 @@ _DIGEST = r"^[0-9a-f]{64}$"
 _PREFIX = r"^[A-Za-z0-9_.]{0,100}$"
 
 WeightsForm = Literal["pickle", "pickle_shards", "safetensors", "safetensors_shards"]
+Rounding = Literal["", "nf4", "nf4-double"]
+"""How the matrices of a base in four bits are rounded: not at all, or NF4 with scales that are
+rounded too (double quantization) or not."""
 
 
 class Conversion(Record):
@@ -38,6 +41,7 @@ class Conversion(Record):
     """Whether `model_type` was missing in config.json and was given."""
     head_name: str = ""
     head_digest: str = Field(default="", pattern=f"{_DIGEST}|^$")
+    rounding: Rounding = ""
     created: str = Field(pattern=r"^[0-9T:.+-]{10,40}$")
 
     @model_validator(mode="after")

@@ -28,7 +28,7 @@ from audit.foreign import (
 )
 from audit.home import make_salted_code
 from audit.models.architectures import parse_config
-from audit.models.conversion import RECORD_FILE, Conversion, WeightsForm
+from audit.models.conversion import RECORD_FILE, Conversion, Rounding, WeightsForm
 from audit.models.inspect import (
     ModelFiles,
     read_config,
@@ -40,6 +40,7 @@ from audit.models.layouts import (
     find_body_prefix,
     find_shared_tensors,
     list_head_tensors,
+    list_layer_matrices,
 )
 from audit.models.limited import WALL_SECONDS, call_limited
 from audit.models.model_config import ModelConfig
@@ -123,6 +124,7 @@ class ConversionPlan:
     tokenizer: TokenizerFiles
     head: ModelFiles | None
     """The model whose head is added."""
+    rounding: Rounding = ""
 
     @property
     def n_bytes(self) -> int:
@@ -131,7 +133,11 @@ class ConversionPlan:
 
 
 def plan_conversion(
-    source: Path, *, head_from: Path | None = None, model_type: str = ""
+    source: Path,
+    *,
+    head_from: Path | None = None,
+    model_type: str = "",
+    rounding: Rounding = "",
 ) -> ConversionPlan:
     """Check what can be checked before weights are read; raise AuditError if it is refused."""
     folder = open_folder(source)
@@ -143,10 +149,16 @@ def plan_conversion(
         weights = _find_weights(folder)
     for file in weights.files:
         _refuse_other_bytes(folder, file, is_pickle=weights.form in _PICKLED)
+    if rounding and not config.is_causal:
+        raise AuditError(
+            "Only a causal model is the base of an adapter here.",
+            where=folder.name,
+            do="Convert a masked model without rounding.",
+        )
     head = None if head_from is None else read_model_files(head_from)
     if head is not None:
         _refuse_other_head(head, config=config, name=folder.name)
-    return ConversionPlan(folder, config, raw_config, weights, tokenizer, head)
+    return ConversionPlan(folder, config, raw_config, weights, tokenizer, head, rounding)
 
 
 def _find_weights(folder: ModelFolder) -> _Weights:
@@ -284,12 +296,22 @@ class ConvertTask(Task):
         max_length=40,
         description="kind of the model, if config.json does not say it, for example bert",
     )
+    rounding: Rounding = Field(
+        default="",
+        description="round the layers' matrices to 4 bits and back, for the base of an adapter "
+        "that was trained on it in 4 bits (QLoRA); nf4-double: with double quantization",
+    )
     conversion_id: str = ""
     """Identifier of a kept model, known once the question is made."""
 
     def plan(self) -> ConversionPlan:
         """Return the checked plan; raises AuditError if the model is refused."""
-        return plan_conversion(self.source, head_from=self.head_from, model_type=self.model_type)
+        return plan_conversion(
+            self.source,
+            head_from=self.head_from,
+            model_type=self.model_type,
+            rounding=self.rounding,
+        )
 
     def question(self) -> Question:
         """Return the question; equal questions share one kept model until a file changes."""
@@ -298,6 +320,8 @@ class ConvertTask(Task):
             "files": _read_states(plan),
             "model_type": self.model_type,
         }
+        if self.rounding:
+            about["rounding"] = self.rounding
         conversion_id = make_salted_code("convert", about)
         return self.with_(conversion_id=conversion_id).make_question(
             label=plan.folder.name,
@@ -527,6 +551,8 @@ def _write_model(
     if plan.head is not None:
         head_tensors, head_digest = _read_head(plan.head, config=plan.config)
         current_tensors |= head_tensors
+    if plan.rounding:
+        _round_layers(current_tensors, plan=plan)
     # The numbers of all tensors are written once more than they were read.
     with (target / SINGLE_FILE).open("wb") as file:
         write_safetensors(current_tensors, file, on_bytes=lambda n: meter.add(_READING, n))
@@ -547,8 +573,22 @@ def _write_model(
         is_kind_added=is_kind_added,
         head_name=plan.head.folder.name if plan.head else "",
         head_digest=head_digest,
+        rounding=plan.rounding,
         created=make_time_stamp(),
     )
+
+
+def _round_layers(tensors: dict[str, Tensor], *, plan: ConversionPlan) -> None:
+    """Round the matrices of all layers, in their place."""
+    from audit.models.four_bit import round_matrix
+
+    is_double = plan.rounding == "nf4-double"
+    for name, has_row_for_input in list_layer_matrices(plan.config).items():
+        if name not in tensors:  # a tensor that is missing is refused when the copy is checked
+            continue
+        matrix = tensors[name].T if has_row_for_input else tensors[name]
+        rounded = round_matrix(matrix, is_double=is_double)
+        tensors[name] = (rounded.T if has_row_for_input else rounded).contiguous()
 
 
 def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Tensor], str]:

@@ -24,7 +24,7 @@ from audit.models.architectures import (
     parse_config,
     refuse_code_keys,
 )
-from audit.models.conversion import Conversion, read_conversion
+from audit.models.conversion import Conversion, Rounding, read_conversion
 from audit.models.layouts import complete_names, count_parameters, measure_pass
 from audit.models.model_config import ModelConfig
 from audit.models.model_folder import ModelFolder, make_printable, open_folder
@@ -102,6 +102,7 @@ class ModelSummary:
     n_parameters: int
     pass_work: float
     tokenizer: str
+    rounding: Rounding = ""
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,7 @@ def inspect_model(path: Path) -> ModelSummary:
         count_parameters(config),
         measure_pass(config),
         files.tokenizer.kind,
+        files.conversion.rounding if files.conversion else "",
     )
 
 

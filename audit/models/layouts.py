@@ -437,6 +437,17 @@ def list_module_sizes(config: ModelConfig) -> dict[str, tuple[int, int]]:
     return sizes
 
 
+def list_layer_matrices(config: ModelConfig) -> dict[str, bool]:
+    """Return the weights of the matrices of all layers, and whether each has a row for an input."""
+    layout = _LAYOUTS[config.architecture]
+    layers, _, _ = layout.layers.partition(".{}")
+    return {
+        name: layout.is_transposed
+        for name, shape in compute_expected_shapes(config).items()
+        if name.startswith(f"{layout.root}.{layers}.") and len(shape) == 2
+    }
+
+
 def count_parameters(config: ModelConfig) -> int:
     """Return the number of learnt parameters; shared tensors count once."""
     return _count_numbers(config, n_layer_runs=1)

@@ -35,6 +35,7 @@ from audit.models.adapters import (
     read_adapter_weights,
     refuse_other_base,
 )
+from audit.models.conversion import Rounding
 from audit.models.forward import compute_logits
 from audit.models.inspect import ModelFiles, is_adapter, read_model_files
 from audit.models.layouts import complete_names, compute_expected_shapes, find_shared_tensors
@@ -70,6 +71,7 @@ class LoadedModel:
     prefixes: tuple[str, ...] = ()
     head_of: str = ""
     """Name of the model whose head it has; "" for its own."""
+    rounding: Rounding = ""
     switch: Switch | None = None
     is_adapted: bool = False
     declared_base: str = ""
@@ -106,8 +108,10 @@ def _load_files(files: ModelFiles, *, device: str, dtype: torch.dtype) -> Loaded
     model = _build_module(files.config, weights=weights, place=name)
     _refuse_overflow(model, tokenizer, config=files.config, place=name)
     model = _move_to_device(model, device=device)
-    head_of = files.conversion.head_name if files.conversion else ""
-    return LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes, head_of)
+    loaded = LoadedModel(model, tokenizer, digest, files.config, name, files.prefixes)
+    if conversion := files.conversion:
+        loaded = replace(loaded, head_of=conversion.head_name, rounding=conversion.rounding)
+    return loaded
 
 
 def _refuse_without_memory(files: ModelFiles, *, dtype: torch.dtype) -> None:
@@ -336,6 +340,8 @@ class ModelPair:
         for side, loaded in (("general", self.general), ("hospital", self.hospital)):
             if loaded.head_of:
                 notes.append(Message(_BORROWED_HEAD, side=side, head=loaded.head_of))
+        if self.general.rounding:
+            notes.append(Message(_BASE_ROUNDED, base=self.general.name))
         return (*notes, *([_note_base(self)] if self.hospital.is_adapted else []))
 
 
@@ -350,6 +356,10 @@ def _note_base(pair: ModelPair) -> Message:
     return Message(_BASE_OTHER, **names)
 
 
+_BASE_ROUNDED = (
+    "The matrices of {base} were rounded to 4 bits (NF4) and back, as a training on a base in 4 "
+    "bits has them. Both models compute with the rounded numbers."
+)
 _BASE_UNNAMED = (
     "Base declared: the adapter {adapter} names no base model. It was put on {base}, whose shapes "
     "fit. If it was trained on another model, the result means nothing."

@@ -8,6 +8,7 @@ from contextlib import suppress
 import streamlit as st
 
 from audit.errors import AuditError
+from audit.models.conversion import Rounding
 from audit.models.convert import CONVERTED, ConvertedModel, ConvertTask, Need
 from audit.models.registry import RegisteredModel, find_model
 from audit.words import Words
@@ -23,6 +24,7 @@ def _say_done(say: Words, model_id: str) -> None:
     draw_remark(say, "convert_done", name=model_name(say, model_id))
 
 
+_ROUNDINGS: tuple[Rounding, ...] = ("nf4", "nf4-double")
 JOBS = FollowedJobs(ConvertTask.job, page="convert", on_done=_say_done)
 
 
@@ -45,7 +47,7 @@ def draw_conversion(say: Words, models: Sequence[RegisteredModel]) -> None:
     draw_remark(say, "convert_needs_head" if is_headless else "convert_may_need_head")
     is_missing = is_headless and head is None
     if draw_button(say, "convert_start", kind="primary", icon="autorenew", is_disabled=is_missing):
-        _start(say, source, head=head)
+        _start(say, ConvertTask(source=source.path, head_from=head.path if head else None))
 
 
 def _list_needs(models: Sequence[RegisteredModel]) -> Mapping[str, Need]:
@@ -58,10 +60,23 @@ def _list_needs(models: Sequence[RegisteredModel]) -> Mapping[str, Need]:
     return needs
 
 
-def _start(say: Words, source: RegisteredModel, *, head: RegisteredModel | None) -> None:
+def draw_rounding(say: Words, base: RegisteredModel) -> None:
+    """Draw how to get the base that an adapter had which was trained on four bits."""
+    if base.summary is None or not may("ran"):
+        return
+    if base.summary.rounding:
+        draw_remark(say, "convert_is_rounded")
+        return
+    with st.expander(say.text("convert_rounding"), key="rounding"):
+        draw_remark(say, "convert_rounding_why")
+        rounding = choose(say, "convert_rounded", _ROUNDINGS, parameter="rounding")
+        if draw_button(say, "convert_round", kind="secondary", icon="autorenew"):
+            _start(say, ConvertTask(source=base.path, rounding=rounding))
+
+
+def _start(say: Words, task: ConvertTask) -> None:
     try:
         with st.spinner(say.text("convert_starting")):
-            task = ConvertTask(source=source.path, head_from=head.path if head else None)
             JOBS.start(task.question())
     except AuditError as error:
         blocks.draw_refusal(say, error)
@@ -92,6 +107,8 @@ def draw_converted(say: Words) -> None:
 
 
 def _describe_head(say: Words, model: ConvertedModel) -> str:
+    if model.record.rounding:
+        return say.text("convert_line_rounded")
     if head := model.record.head_name:
         return say.text("convert_line_head", head=head)
     return say.text("convert_line_own")

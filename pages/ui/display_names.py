@@ -79,9 +79,8 @@ def model_names(
 
 def converted_name(say: Words, model: ConvertedModel) -> str:
     """Return the display name of a model that was converted here: its source's and the date."""
-    return say.text(
-        "called_converted", name=model.name, at=format_moment(model.created, has_zone=False)
-    )
+    key = "called_rounded" if model.record.rounding else "called_converted"
+    return say.text(key, name=model.name, at=format_moment(model.created, has_zone=False))
 
 
 def training_name(say: Words, model: TrainedModel) -> str:

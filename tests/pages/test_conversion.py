@@ -16,6 +16,7 @@ from audit.models.convert import CONVERTED, ConvertTask
 from audit.models.registry import VARIABLE
 from tests.models.editing import WEIGHTS, edit_weights
 from tests.models.hostile_pickles import PICKLE
+from tests.models.make_causal import make_adapter, make_causal
 from tests.models.make_models import make_bert
 from tests.pages.screen import keys, open_page, press, texts
 
@@ -89,3 +90,28 @@ def test_a_model_without_a_head_asks_for_one(models: Path) -> None:
     assert converted.record.head_name == "general"
     page_text = texts(open_page("audit", lang="ja"))
     assert "出力層は general のもの" in page_text and "ここで変換" in page_text
+
+
+@pytest.mark.long
+def test_the_base_of_an_adapter_is_rounded_to_four_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = make_causal(tmp_path / "models" / "base", "llama")
+    make_adapter(tmp_path / "models" / "adapter", base)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
+    pair = {"hospital": "models/adapter", "general": "models/base"}
+    app = open_page("audit", **pair, rounding="nf4-double")
+    press(app, "convert_round")
+    (job,) = service.active_jobs()
+    assert read_order(job.job_id)["rounding"] == "nf4-double"
+    do_job(job)
+    app.run()
+    assert not app.exception
+    (converted,) = CONVERTED.all()
+    assert converted.record.rounding == "nf4-double"
+    name = next(name for name in options(app, "pick_general") if "in 4 bits" in name)
+    assert name.startswith("declared base · base in 4 bits · made here")
+    rounded = pair | {"general": f"converted/{converted.conversion_id}"}
+    app = open_page("audit", **rounded)
+    assert "This base is rounded to 4 bits and back" in texts(app)
+    assert "convert_round" not in keys(app)
