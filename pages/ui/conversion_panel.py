@@ -24,7 +24,6 @@ def _say_done(say: Words, model_id: str) -> None:
     draw_remark(say, "convert_done", name=model_name(say, model_id))
 
 
-_ROUNDINGS: tuple[Rounding, ...] = ("nf4", "nf4-double")
 JOBS = FollowedJobs(ConvertTask.job, page="convert", on_done=_say_done)
 
 
@@ -69,7 +68,11 @@ def draw_rounding(say: Words, base: RegisteredModel) -> None:
         return
     with st.expander(say.text("convert_rounding"), key="rounding"):
         draw_remark(say, "convert_rounding_why")
-        rounding = choose(say, "convert_rounded", _ROUNDINGS, parameter="rounding")
+        names: dict[Rounding, str] = {
+            "nf4": say.text("convert_rounded_plain"),
+            "nf4-double": say.text("convert_rounded_double"),
+        }
+        rounding = choose(say, "convert_rounded", names, parameter="rounding")
         if draw_button(say, "convert_round", kind="secondary", icon="autorenew"):
             _start(say, ConvertTask(source=base.path, rounding=rounding))
 
