@@ -10,6 +10,7 @@ from audit.words import Words
 from pages.ui import blocks, cached
 from pages.ui.blocks import Cell, format_moment
 from pages.ui.form import upload
+from pages.ui.note_text import note_box, note_html
 from pages.ui.section import attempt, draw_heading, draw_page, draw_remark
 from pages.ui.state import draw_link
 
@@ -100,6 +101,9 @@ def draw_signatures(say: Words, check: Check) -> None:
         return
     who = say.text("check_decided", who=decision.by, at=format_moment(decision.at))
     st.html(blocks.line(say.text(f"decision_{decision.recommendation}"), who))
+    if decision.reasons:
+        reasons = note_html(decision.reasons, names=cached.list_finder(None))
+        st.html(note_box(reasons))
     for signature in decision.signatures:
         role = say.text(f"decision_role_{signature.role}")
         key = "decision_by_login" if signature.is_login else "decision_by_name"

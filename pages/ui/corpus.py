@@ -298,7 +298,7 @@ def draw_names(say: Words, examination: Examination) -> None:
         rows = [(count, n, n) for count, n in examination.canaries]
         draw_table(say, "corpus_canaries", Table(("mentions", "planted", "twins"), rows))
     tables = {role_name(say, role): dict(table) for role, table in examination.carriers}
-    if numbers := sorted({n for table in tables.values() for n in table})[:_MAX_ROWS]:
+    if numbers := sorted({n for table in tables.values() for n in table if n})[:_MAX_ROWS]:
         draw_heading(say, "corpus_carriers")
         carriers: dict[str, list[int]] = {"people": numbers}
         carriers |= {role: [table.get(n, 0) for n in numbers] for role, table in tables.items()}

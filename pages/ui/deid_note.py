@@ -297,8 +297,14 @@ def _draw_marker(
             "kinds": [(group, say.text(f"deidentify_group_{group}")) for group in GROUPS],
             "scopes": [(code, say.text(f"deidentify_scope_{code}")) for code in scopes],
             "say": {
-                word: say.text(f"deidentify_marker_{word}", n="{n}")
-                for word in ("label", "panel", "scope", "none", "close", "places", "counting")
+                word: say.text(f"deidentify_marker_{word}")
+                for word in ("label", "panel", "scope", "none", "close", "counting")
+            }
+            | {
+                word: say.text(
+                    "deidentify_marker_places", places=say.text(f"deidentify_{word}", n="{n}")
+                )
+                for word in ("place_one", "place_many")
             },
             "count": _count_places(say, note, desk, key=key),
         },
@@ -321,7 +327,11 @@ def _count_places(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> di
         start, end = wish["place"]
         place_text = note.document.text[start:end]
         n_places, n_notes = desk.count(Wish(wish["group"], place_text, (start, end)), True)
-        label = say.text("deidentify_marker_change", n=f"{n_places:,}", notes=f"{n_notes:,}")
+        counts = {
+            "places": count_of(say, "place", n_places),
+            "notes": count_of(say, "note", n_notes),
+        }
+        label = say.text("deidentify_marker_change", **counts)
         state[memory] = {"asked": wish["asked"], "n": n_places, "label": label}
     counted: dict[str, Any] = state.get(memory, {})
     return counted
@@ -355,8 +365,13 @@ def _correct(
     if n_notes is None:
         return False
     if scope == _SET:
-        st.toast(say.text("deidentify_corrected_n", n=f"{n_notes:,}"))
+        st.toast(say.text("deidentify_corrected_n", notes=count_of(say, "note", n_notes)))
     return True
+
+
+def count_of(say: Words, thing: str, n: int) -> str:
+    """Return a number of places or notes, with the noun in its form."""
+    return say.text(f"deidentify_{thing}_{'one' if n == 1 else 'many'}", n=f"{n:,}")
 
 
 def _draw_undo(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> None:
@@ -380,7 +395,7 @@ def _draw_corrections(
             _mark_text(say, note, span, is_pasted=is_pasted) for span in correction.spans[:3]
         ]
         if len(correction.spans) > 1:
-            mark_texts.append(say.text("deidentify_fix_n", n=f"{len(correction.spans):,}"))
+            mark_texts.append(count_of(say, "place", len(correction.spans)))
         kind_text = say.text(f"deidentify_fix_{'changed' if correction.gone else correction.kind}")
         rows.append(
             (
@@ -432,8 +447,8 @@ def _draw_typed(say: Words, note: ReleasedNote, desk: Desk, *, key: str) -> None
         button,
         name=f"{key}_typed_go",
         is_disabled=not n_places,
-        n=f"{n_places:,}",
-        notes=f"{n_notes:,}",
+        places=count_of(say, "place", n_places),
+        notes=count_of(say, "note", n_notes),
     )
     if is_asked and _correct(say, note, desk, group=group, scope=scope, text=text):
         state[done_key] = True

@@ -335,14 +335,14 @@ def _translate_uploader(say: Words, key: str, endings: Sequence[str], *, max_mb:
     box = f".st-key-{key} [data-testid=stFileUploaderDropzone]"
     kinds = say.text("upload_between").join(ending.upper() for ending in endings)
     limits = say.text("upload_limits", n=max_mb, kinds=kinds)
-    places = {
-        "[data-testid=stBaseButton-secondary] p": say.text("upload_button"),
-        "[data-testid=stFileUploaderDropzoneInstructions] span": limits,
-    }
+    places = (
+        ("[data-testid=stBaseButton-secondary] > div", "p", say.text("upload_button")),
+        ("[data-testid=stFileUploaderDropzoneInstructions] > div", "span", limits),
+    )
     rules = "".join(
-        f"{box} {place} {{ font-size: 0 }}"
+        f"{box} {place} {english} {{ display: none }}"
         f'{box} {place}::after {{ font-size: .875rem; content: "{sentence}" }}'
-        for place, sentence in places.items()
+        for place, english, sentence in places
     )
     st.html(f"<style>{rules}</style>")
 

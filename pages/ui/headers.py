@@ -43,6 +43,35 @@ POPOVER_SCRIPT = (
 )
 """The focus moves into a box that opens. Streamlit puts the box at the end of the page, so that the
 Tab key would pass through the whole page first."""
+JOB_SCRIPT = (
+    "(() => { if (window.kaJob) return; window.kaJob = true;"
+    ' const BAR = \'[class*="-job-"] [role="progressbar"]\';'
+    " const codeOf = (part) =>"
+    ' /-job-(\\w+)/.exec(part?.closest?.(\'[class*="st-key-"][class*="-job-"]\')?.className)?.[1];'
+    " const bars = () => [...document.querySelectorAll(BAR)];"
+    " const title = () => document.querySelector('[data-testid=\"stMain\"] h1');"
+    " let pressed = null, known = [], isQuiet = false, left = null;"
+    ' addEventListener("click", (event) => { pressed = event.target.closest?.("button");'
+    " known = bars().map(codeOf); isQuiet = event.detail > 0 }, true);"
+    ' addEventListener("focusin", ({ target }) => { if (target !== pressed) pressed = null;'
+    " const code = codeOf(target);"
+    " left = code ? { code, title: title()?.textContent } : null }, true);"
+    " const enter = (target) => { if (!target) return;"
+    ' if (!target.matches("a, button")) target.tabIndex = -1;'
+    " target.focus({ preventScroll: isQuiet }) };"
+    " const nextOf = ({ code, title: before }) => document.querySelector("
+    ' `:is([class*="-job-${code}"], [class*="-followed"]) :is(a, button, summary)`)'
+    " ?? (title()?.textContent === before ? null : title());"
+    " new MutationObserver(() => { const active = document.activeElement;"
+    " const isLost = active === document.body;"
+    " if (pressed && (isLost || active === pressed))"
+    " enter(bars().find((bar) => !known.includes(codeOf(bar))));"
+    " else if (left && isLost) enter(nextOf(left));"
+    " }).observe(document.body, { childList: true, subtree: true }) })()"
+)
+"""The focus moves from a pressed button to the progress of the job that it started, and from the
+progress to what stands there when the job has ended: Streamlit draws these anew, and the Tab key
+would begin at the head of the page. It stays wherever a person has put it meanwhile."""
 UNSAVED_SCRIPT = (
     '(() => { if (window.kaUnsaved) return; window.kaUnsaved = true; let before = "";'
     ' addEventListener("focusin", (event) => { before = event.target.value }, true);'
@@ -53,7 +82,7 @@ UNSAVED_SCRIPT = (
 )
 """The browser asks before an unsaved text is lost: one that is being typed, which only the browser
 knows, or one that `state.mark_unsaved` marks."""
-SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT, UNSAVED_SCRIPT)
+SCRIPTS = (HISTORY_SCRIPT, POPOVER_SCRIPT, JOB_SCRIPT, UNSAVED_SCRIPT)
 _METRICS = "/_stcore/metrics"
 _NOT_KEPT = {b"cache-control": b"no-store"}
 _POLICY_VIOLATION = 1008  # RFC 6455

@@ -302,7 +302,8 @@ class FollowedJobs:
         Returns whether the followed job is still active.
         """
         service.recover()
-        followed_id, above = st.session_state.get(f"{self.page}_job", ""), st.container()
+        followed_id = st.session_state.get(f"{self.page}_job", "")
+        above = st.container(key=f"{self.page}-followed")
         is_at_work = followed_id in draw_live_cards(say, self._draw_card, kind=self.kind)
         if followed_id and not is_at_work:
             del st.session_state[f"{self.page}_job"]

@@ -202,7 +202,7 @@ def test_the_released_text_is_in_the_first_screen_beside_the_note(
     assert n_above == 0, "the settings are folded"
     drag(page, "sleeps")
     radio = page.locator(".ka-panel input[value=note]")
-    expect(page.locator(".ka-panel")).to_contain_text("(places: 60)")
+    expect(page.locator(".ka-panel")).to_contain_text("(60 places)")
     radio.check()
     expect(page.locator(".ka-panel [data-group=work] output")).to_have_text("60")
     page.locator(".ka-panel [data-group=work]").click()
@@ -289,7 +289,7 @@ def test_many_notes_by_a_job_shown_once_names_are_revealed_and_corrected_in_all(
     settle(page)
     drag(page, "特記")
     choose(page, "other", scope="set")
-    corrected = JAPANESE.text("deidentify_corrected_n", n="200")
+    corrected = JAPANESE.text("deidentify_corrected_n", notes="200 件の記録")
     expect(page.get_by_text(corrected)).to_be_visible()
     expect(released(page)).not_to_contain_text("特記")
     assert page.locator("img[src=x], img[src*=evil]").count() == 0

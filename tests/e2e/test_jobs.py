@@ -68,6 +68,41 @@ def test_the_first_verdict_comes_into_sight_while_the_demo_still_runs(
     lock.release()
 
 
+def test_the_keyboard_follows_a_job_and_leaves_whoever_types_alone(
+    serve: Callable[[Path], str],
+    visit: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    lock = device_lock("cpu")  # so that the job waits
+    assert lock is not None
+    page = visit(f"{serve(tmp_path / 'home')}/jobs")
+    is_whole(page)
+    page.locator(".st-key-jobs_run_demo button").focus()
+    page.keyboard.press("Enter")
+    bar = page.locator("[class*='st-key-job-'] [role=progressbar]")
+    expect(bar).to_be_focused()
+    page.wait_for_timeout(2500)  # the card is drawn again each second
+    expect(bar).to_be_focused()
+    page.keyboard.press("Tab")
+    cancel = page.get_by_role("button", name=SAY.text("jobs_cancel"))
+    expect(cancel).to_be_focused()
+    (job,) = service.active_jobs()
+    table.end(job.job_id, state="cancelled")
+    card = page.locator(f".st-key-job-{job.job_id}")
+    expect(card.locator(":focus")).to_have_count(1)
+    expect(bar).to_have_count(0)
+    resume = card.get_by_role("button", name=SAY.text("jobs_resume"))
+    resume.focus()
+    page.evaluate("addEventListener('click', () => document.querySelector('input').focus())")
+    page.keyboard.press("Enter")
+    expect(bar).to_be_visible()
+    expect(page.locator("input").first).to_be_focused()
+    table.end(job.job_id, state="cancelled")
+    lock.release()
+
+
 def test_a_job_survives_refresh_and_restart_and_a_second_session_stops_it(
     server: Server, visit: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

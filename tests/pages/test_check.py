@@ -47,7 +47,7 @@ def sign_release(report: AuditReport) -> Decision:
             read_decision([report.digest], store=store),
             pair=pair,
             recommendation="retrain",
-            reasons="Two names stand out.",
+            reasons="Two names stand out. Dr. Anthony Whitmore agrees.",
             language="en",
             by="anna",
             store=store,
@@ -94,6 +94,7 @@ def test_a_report_as_it_was_handed_over_is_unchanged_signed_and_known(home: obje
     assert SAY.text("check_here_yes", digest=report.digest[:12]) in page_text
     assert any(f"audit={report.digest[:12]}" in query for _, _, query in links(app))
     assert SAY.text("decision_retrain") in page_text and "&lt;img src=x&gt;" in page_text
+    assert "Two names stand out. Dr. A" in page_text and "Whitmore" not in page_text
     assert "<img" not in page_text and all(code * 64 in page_text for code in "ab")
     assert not any(part in page_text for member in MEMBERS for part in member)
     japanese = texts(check(("audit.zip", bundle(files, folder="audit")), lang="ja"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -66,6 +67,9 @@ def test_what_was_counted_is_shown_beside_the_paper(corpus: KeptCorpus) -> None:
     assert "Device" in page_text
     assert "Held-out canaries" in page_text
     assert "How many people carry a name" in page_text
+    carriers = page_text.partition("People with the name")[2].partition("</table>")[0]
+    numbers = re.findall(r'<tr><td class="ka-number">(\d+)</td>', carriers)
+    assert "1" in numbers and "0" not in numbers
     assert len(app.get("plotly_chart")) == 2
     assert [tab.label for tab in app.tabs][1] == "Tables 3 and 4"
     people = [json.loads(line) for line in (corpus.path / "people.jsonl").read_text().splitlines()]

@@ -228,6 +228,10 @@ def test_what_changes_nothing_is_said() -> None:
         app.text_input(key="deidentify_pasted_text").input(text).run()
         assert "Nothing is changed" in html.unescape(texts(app)) and 'role="alert"' in texts(app)
         assert app.button(key="deidentify_pasted_typed_go").disabled
+    app.text_input(key="deidentify_pasted_text").input("高橋健一")
+    app.selectbox(key="deidentify_pasted_group").select("place").run()
+    assert app.button(key="deidentify_pasted_typed_go").label == "Change 1 place"
+    app.text_input(key="deidentify_pasted_text").input(" ").run()
     assert len(marks(app)) == 3 and "deidentify_pasted_undo" not in keys(app)
 
 

@@ -219,7 +219,7 @@ def test_kept_notes_are_corrected_in_one_or_in_all_of_them_and_undone() -> None:
     assert SAY.text("deidentify_fix_hidden") in texts(other_page)
     assert "deidentify_note_undo" not in keys(other_page)
     correct(app, "高橋健一", group="contact", scope="set", key="deidentify_note")
-    assert [toast.value for toast in app.toast] == [SAY.text("deidentify_corrected_n", n="6")]
+    assert [toast.value for toast in app.toast] == ["Corrected in 6 notes."]
     assert ("高橋健一", "contact") in marks(app)
     only = widget(app, "button_group", "choice_only")
     assert "Corrected by hand (6)" in only.options

@@ -368,7 +368,8 @@ class Sheet {
   // A text that is cut has more places than are seen here.
   places() {
     const n = Math.max(...this.data.kinds.map(([group]) => this.changes(group, true)));
-    return this.data.say.places.replace("{n}", `${n}${this.data.rest ? "+" : ""}`);
+    const { place_one, place_many } = this.data.say;
+    return n === 1 && !this.data.rest ? place_one : place_many.replace("{n}", `${n}${this.data.rest ? "+" : ""}`);
   }
 
   // How many places each kind would change, on its button.
