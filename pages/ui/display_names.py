@@ -31,6 +31,7 @@ from audit.notes.spans import TYPES
 from audit.report.report import KeptAudit
 from audit.training.trainings import MODELS, TrainedModel
 from audit.words import Words
+from pages.ui import cached
 from pages.ui.blocks import format_moment
 
 _DEMO_FOLDER = re.compile(r"(general|null|hospital(?=-)|adapter(?=-))(?:-([0-9.]+))?")
@@ -216,6 +217,10 @@ def job_name(say: Words, job: Job) -> str:
     """Return the models, notes or de-identifier that a job works on."""
     if job.kind == "demo":
         return " → ".join(demo_model_name(say, name) for name in job.label.split(" → "))
+    if job.kind == "audit":
+        of_job = (audit for audit in cached.kept_audits()[0] if audit.digest in job.result)
+        names = next((audited_names(say, audit) for audit in of_job), None)
+        return f"{names['general']} → {names['hospital']}" if names else job.label
     if job.kind not in ("score", "tagging"):
         return job.label
     tagger = tagger_name(say, job.label) if job.label else ""

@@ -20,7 +20,7 @@ from audit.progress import Progress
 from audit.task import Question
 from cache.store import Store
 from pages.ui.running import FIRST_LOOK
-from tests.pages.make_reports import keep, make_report
+from tests.pages.make_reports import keep, keep_demo, make_report
 from tests.pages.screen import keys, links, open_page, parameter, press, texts
 
 RESULT = "3d3d3d3d3d3d"
@@ -180,6 +180,18 @@ def test_a_finished_job_leads_to_what_came_of_it(
     where, query = next(link[1:] for link in links(app) if link[0] == label)
     assert where == page and f"{field}={result[:12]}" in query.split("&")
     assert f"resume-{job.job_id}" not in keys(app)
+
+
+def test_models_of_the_demo_are_named_for_what_they_learned() -> None:
+    report = make_report(2)
+    keep_demo({"masked_lm": report})
+    job = ask(label="general → hospital-40")
+    assert table.claim(job.job_id)
+    table.end(job.job_id, state="done", result=(report.digest,))
+    ask("b", kind="demo", label="general → null")
+    page_text = texts(open_page("jobs"))
+    assert "</strong> General model → 40 epochs of the notes</p>" in page_text
+    assert "</strong> General model → Other names in the notes (null)</p>" in page_text
 
 
 def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
