@@ -29,7 +29,7 @@ from audit.notes.mention_words import (
     tokenize_before,
 )
 from audit.notes.mentions_ja import find_japanese_mentions
-from audit.notes.patterns import read_pattern_table
+from audit.notes.patterns import CompiledParts, read_pattern_table
 
 _REACH_CHARS = 110
 _LONGEST_IN_WORDS = 48
@@ -38,7 +38,7 @@ _SEX = sorted(
     (word for word in WORDS["male"] | WORDS["female"] if len(word) > 2), key=len, reverse=True
 )
 _PARTS, _ = read_pattern_table(__file__, SEX="|".join(_SEX))
-_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_RE = CompiledParts(_PARTS)
 _NUMBERS = {word: n for n, word in enumerate(f"{_PARTS['ONES']}|{_PARTS['TEENS']}".split("|"), 1)}
 _NUMBERS |= {word: 10 * n for n, word in enumerate(_PARTS["TENS"].split("|"), 2)}
 _YEARS_OF = {"y": 1.0, "m": 1 / 12, "w": 7 / 365.25, "d": 1 / 365.25}

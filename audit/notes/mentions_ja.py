@@ -13,14 +13,14 @@ import unicodedata
 from collections.abc import Iterator
 
 from audit.notes.mention_words import JAPANESE_NO_NAME, JAPANESE_SURNAMES, Mention, Unnamed
-from audit.notes.patterns import read_pattern_table
+from audit.notes.patterns import CompiledParts, read_pattern_table
 from audit.notes.placeholders import find_placeholder_role
 
 _WINDOW_CHARS = 60
 _SIGNS = ("歳", "才", "代", "年齢")
 _KANJI_DIGITS = "〇一二三四五六七八九"
 _PARTS, _ = read_pattern_table(__file__)
-_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_RE = CompiledParts(_PARTS)
 _NO_NAME_CHARS = frozenset(_PARTS["NO_NAME_CHARS"])
 _FORMS = {"は": "ja_is", "が": "ja_is"} | dict.fromkeys("（(［[", "ja_bracket")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from unicodedata import category, normalize
@@ -90,6 +90,26 @@ SHARED_PARTS = _read_table(
     {"HAN": HAN, "KATA": KATA, "HIRA": HIRA, "CAPITAL": CAPITAL, "SMALL": SMALL},
 )[0]
 """The named patterns that every table can use: letters, and those of `patterns.txt`."""
+
+
+class CompiledParts(dict[str, re.Pattern[str]]):
+    """Named patterns, each compiled when it is first used.
+
+    Compiling all of them takes longer than the rest of an import.
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, str],
+        compile_part: Callable[[str], re.Pattern[str]] = re.compile,
+    ) -> None:
+        super().__init__()
+        self._parts, self._compile_part = parts, compile_part
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        """Compile a pattern, and keep it."""
+        pattern = self[name] = self._compile_part(self._parts[name])
+        return pattern
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:

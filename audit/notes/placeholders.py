@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from audit.notes.patterns import read_pattern_table
+from audit.notes.patterns import CompiledParts, read_pattern_table
 
 _AROUND_CHARS = 48
 
 
 _PARTS, _TABLE = read_pattern_table(__file__)
-_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_RE = CompiledParts(_PARTS)
 _AROUND = [
     (re.compile(pattern, re.IGNORECASE), *meaning.partition("/")[::2])
     for meaning, pattern in (

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date
+from functools import cache
 
 from audit.notes.dates import ERAS, MONTHS
 from audit.notes.patterns import fold_characters, read_pattern_table
@@ -17,19 +18,13 @@ from audit.notes.patterns import fold_characters, read_pattern_table
 _PARTS, _TABLE = read_pattern_table(__file__)
 
 
-def _compile(group: str) -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(pattern, re.IGNORECASE) for _, pattern in _TABLE[group])
+@cache  # compiled when they are first used, because that takes as long as many imports
+def _compile(*groups: str) -> tuple[re.Pattern[str], ...]:
+    entries = (entry for group in groups for entry in _TABLE[group])
+    return tuple(re.compile(pattern, re.IGNORECASE) for _, pattern in entries)
 
 
-_DAYS, _MONTHS = _compile("days"), _compile("months")
-_CUED = tuple(
-    pattern
-    for group in ("cued days", "cued months", "cued years", "cued days of a year")
-    for pattern in _compile(group)
-)
-_ANY_CUE, _CUE_BEFORE, _CUE_AFTER = _compile("cues")
-_WEEKDAY_BEFORE, _WEEKDAY_AFTER = _compile("beside")
-(_START,) = _compile("starts")
+_CUED = ("cued days", "cued months", "cued years", "cued days of a year")
 _ONE_YEAR = re.compile(_PARTS["ONE_YEAR"], re.IGNORECASE)
 _NUMBER_BEFORE = re.compile(rf"(?:{_PARTS['DAY']}{_PARTS['GAP']}{_PARTS['OF']})$", re.IGNORECASE)
 _NUMBERS = re.compile(
@@ -95,18 +90,19 @@ class BirthFinder:
             A text folded by `audit.notes.patterns.fold_characters`.
         """
         for start in _find_starts(text, self._find_years(text), n_after=1):
-            for match in _match_all(_DAYS, text, start):
+            for match in _match_all("days", text=text, start=start):
                 if not self._days.isdisjoint(_read_dates(match)):
                     yield _include_weekday(text, *match.span())
-            for match in _match_all(_MONTHS, text, start):
+            for match in _match_all("months", text=text, start=start):
                 left_text = text[max(0, start - _N_BEFORE) : start]
                 if not self._partial.isdisjoint(_read_dates(match)) and not (
                     _NUMBER_BEFORE.search(left_text)
                 ):
                     yield _include_weekday(text, *match.span())
-        cues = (cue.start() for cue in _ANY_CUE.finditer(text))
+        any_cue, _, _ = _compile("cues")
+        cues = (cue.start() for cue in any_cue.finditer(text))
         for start in _find_starts(text, cues, n_after=_N_AROUND_CUE):
-            for match in _match_all(_CUED, text, start):
+            for match in _match_all(*_CUED, text=text, start=start):
                 readings = set(_read_dates(match))
                 is_birth = not self._days.isdisjoint(readings) or not self._partial.isdisjoint(
                     readings
@@ -153,7 +149,7 @@ def read_birth(text: str) -> frozenset[date]:
     days = set[date]()
     with suppress(ValueError):  # the form of most registers needs no pattern
         return frozenset({date.fromisoformat(folded)})
-    for match in _match_all(_DAYS, folded, 0):
+    for match in _match_all("days", text=folded):
         rest = folded[match.end() :].lstrip(" tT")
         part = match.groupdict()
         digits = part.get("digits")
@@ -172,9 +168,9 @@ def _says_century(match: re.Match[str]) -> bool:
 
 def _find_starts(text: str, places: Iterable[int], *, n_after: int) -> Iterator[int]:
     """Yield each offset, once, where a date may begin before a place or shortly after it."""
-    searched_end = 0
+    (begin,), searched_end = _compile("starts"), 0
     for place in places:
-        for match in _START.finditer(
+        for match in begin.finditer(
             text, max(searched_end, place - _N_BEFORE), place + n_after + 8
         ):
             if match.start() >= place + n_after:
@@ -183,28 +179,28 @@ def _find_starts(text: str, places: Iterable[int], *, n_after: int) -> Iterator[
         searched_end = max(searched_end, place + n_after)
 
 
-def _match_all(
-    patterns: tuple[re.Pattern[str], ...], text: str, start: int
-) -> Iterator[re.Match[str]]:
-    for pattern in patterns:
+def _match_all(*groups: str, text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    for pattern in _compile(*groups):
         if match := pattern.match(text, start):
             yield match
 
 
 def _is_cued(text: str, start: int, stop: int) -> bool:
+    _, cue_before, cue_after = _compile("cues")
     left_text = text[max(0, start - _N_BEFORE) : start]
-    return bool(_CUE_BEFORE.search(left_text) or _CUE_AFTER.match(text, stop))
+    return bool(cue_before.search(left_text) or cue_after.match(text, stop))
 
 
 def _include_weekday(text: str, start: int, stop: int) -> tuple[int, int]:
     """Extend a place by the weekday and the bracket beside it; cut white space at its end."""
+    weekday_before, weekday_after = _compile("beside")
     stop = start + len(text[start:stop].rstrip())
     date_text = text[start:stop]
     start -= text[start - 1 : start] == "(" and date_text.count(")") > date_text.count("(")
     first = max(0, start - _N_BEFORE)
-    if left_match := _WEEKDAY_BEFORE.search(text[first:start]):
+    if left_match := weekday_before.search(text[first:start]):
         start = first + left_match.start()
-    if right_match := _WEEKDAY_AFTER.match(text, stop):
+    if right_match := weekday_after.match(text, stop):
         stop = right_match.end()
     return start, stop
 

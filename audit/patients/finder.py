@@ -33,6 +33,7 @@ from audit.notes.patterns import (
     IN_KATAKANA,
     KATA,
     SMALL,
+    CompiledParts,
     fold_characters,
     read_pattern_table,
 )
@@ -51,7 +52,7 @@ FIRST, MIDDLE, LAST, FULL = "first", "middle", "last", "full"
 INITIALS, BIRTH, ADDRESS = "initials", "birth", "address"
 
 PARTS, _ = read_pattern_table(__file__)
-PATTERNS = {name: re.compile(pattern) for name, pattern in PARTS.items()}
+PATTERNS = CompiledParts(PARTS)
 _STREET = {
     form: forms.split("|")[-1]
     for forms in PARTS["EN_STREET"].split(";")

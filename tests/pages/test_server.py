@@ -409,3 +409,23 @@ def test_a_mistake_of_the_program_is_told_plainly_and_its_text_stands_in_no_log(
     assert "The program failed." in texts(page) and not page.exception
     assert "ValueError" in log.getvalue() and "mistaken" in log.getvalue()
     assert "Mary" not in log.getvalue() + texts(page)
+
+
+def test_a_start_compiles_few_patterns() -> None:
+    """Compiling all patterns of rules, births and releases took half a second of every start."""
+    program = (
+        "import re._compiler as compiler\n"
+        "compile_pattern, sizes = compiler.compile, []\n"
+        "def count(pattern, flags=0):\n"
+        "    sizes.append(len(pattern) if isinstance(pattern, (str, bytes)) else 0)\n"
+        "    return compile_pattern(pattern, flags)\n"
+        "import streamlit\n"
+        "compiler.compile = count\n"
+        "import audit.deid.tasks, pages.ui.cached\n"
+        "print(len(sizes), sum(sizes))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    n_patterns, n_chars = map(int, done.stdout.split())
+    assert n_patterns > 20 and n_chars < 100_000

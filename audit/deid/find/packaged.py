@@ -20,7 +20,7 @@ from audit.deid.find.windows import cut_windows, join_windows
 from audit.errors import AuditError
 from audit.notes.language import language_of
 from audit.notes.mention_words import JAPANESE_NO_NAME, WORDS
-from audit.notes.patterns import CAPITAL, SHARED_PARTS, SMALL
+from audit.notes.patterns import CAPITAL, SHARED_PARTS, SMALL, CompiledParts
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span, Tags, drop_overlaps
 from audit.shelf import digest_json
 from audit.text import word_lists
@@ -224,7 +224,10 @@ _EDGES = {
     ),
 }
 _BEFORE, _BEHIND = (
-    {language: re.compile(edges[side], re.IGNORECASE) for language, edges in _EDGES.items()}
+    CompiledParts(
+        {language: edges[side] for language, edges in _EDGES.items()},
+        lambda pattern: re.compile(pattern, re.IGNORECASE),
+    )
     for side in (0, 1)
 )
 _EPONYMS = {

@@ -26,7 +26,14 @@ from audit.notes.mention_words import (
     WORDS,
 )
 from audit.notes.mentions import find_mentions
-from audit.notes.patterns import HIRA, KATA, compile_pattern, fold_characters, read_pattern_table
+from audit.notes.patterns import (
+    HIRA,
+    KATA,
+    CompiledParts,
+    compile_pattern,
+    fold_characters,
+    read_pattern_table,
+)
 from audit.notes.spans import IDENTIFIER, QUASI_IDENTIFIER, TYPES, Span, Tags, drop_overlaps
 from audit.text import is_unspaced
 
@@ -34,7 +41,7 @@ SURE, CUED, SHAPED, LOOSE = 4, 3, 2, 1
 """Weights of rules; `rules.txt` says what they mean."""
 
 _PARTS, _TABLE = read_pattern_table(__file__)
-_RE = {name: compile_pattern(pattern) for name, pattern in _PARTS.items()}
+_RE = CompiledParts(_PARTS, compile_pattern)
 _ENGLISH_GENERIC, _NOT_BEFORE_TITLE, _KINSHIP = (
     frozenset(_PARTS[name].split("|"))
     for name in ("ENGLISH_GENERIC", "NOT_BEFORE_TITLE", "KINSHIP")
@@ -126,11 +133,14 @@ def _parse_rule(entry: str, pattern: str) -> Rule:
     )
 
 
-GROUPS = {
-    group: [_parse_rule(*entry) for entry in _TABLE.get(group, ())]
-    for group in ("dates", "times", "numbers", "contact", "hospitals", "names")
-}
-"""Rules by group; most names are found by `find_names` instead."""
+GROUPS = ("dates", "times", "numbers", "contact", "hospitals", "names")
+"""The groups of rules; most names are found by `find_names` instead."""
+
+
+@cache
+def _compile_rules(group: str) -> list[Rule]:
+    return [_parse_rule(*entry) for entry in _TABLE.get(group, ())]
+
 
 RULES_VERSION = "rules 5"
 """Goes up with every change of the spans: figures that were measured with older rules are invalid.
@@ -141,9 +151,9 @@ A test holds the answers of this version on synthetic notes.
 
 @dataclass(frozen=True)
 class RuleTagger:
-    """Finds spans by rules; `groups` are keys of `GROUPS`."""
+    """Finds spans by rules; `groups` are some of `GROUPS`."""
 
-    groups: tuple[str, ...] = tuple(GROUPS)
+    groups: tuple[str, ...] = GROUPS
 
     name = "rules"
     labels = TYPES
@@ -170,7 +180,7 @@ class RuleTagger:
     def find_spans(self, folded: str) -> Iterator[tuple[str, WeightedSpan]]:
         """Yield all spans in a folded text with their group; they may share characters."""
         for group in self.groups:
-            for label, weight, pattern, check in GROUPS[group]:
+            for label, weight, pattern, check in _compile_rules(group):
                 place = "value" if "value" in pattern.groupindex else 0
                 for match in pattern.finditer(folded):
                     start, end = match.span(place)
@@ -180,7 +190,6 @@ class RuleTagger:
             yield from (("names", match) for match in find_names(folded))
 
 
-_VALUES = [compile_pattern(pattern) for _, pattern in _TABLE["values"]]
 _MAX_MONTH, _MAX_YEAR = 12, 99
 _FRACTION = _PARTS["ANY_FRACTION"]
 
@@ -190,17 +199,24 @@ def _parse_wholes(text: str) -> set[int]:
     return set(range(int(first), int(last) + 1)) if dash else set(map(int, text.split()))
 
 
-_SCALES = [
-    *(
-        (compile_pattern(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _parse_wholes(wholes), True)
-        for wholes, cue in _TABLE["scales"]
-    ),
-    *(
-        (compile_pattern(f"{_FRACTION} ?(?P<cue>{cue})"), _parse_wholes(wholes), False)
-        for wholes, cue in _TABLE["scales behind"]
-    ),
-]
-"""Of each scale: the pattern of its fractions, its wholes, and whether the cue stands before."""
+@cache
+def _compile_values() -> list[re.Pattern[str]]:
+    return [compile_pattern(pattern) for _, pattern in _TABLE["values"]]
+
+
+@cache
+def _compile_scales() -> list[tuple[re.Pattern[str], set[int], bool]]:
+    """Return each scale's fractions, its wholes, and whether the cue stands before."""
+    return [
+        *(
+            (compile_pattern(f"{cue}{_PARTS['NEAR']}{_FRACTION}"), _parse_wholes(wholes), True)
+            for wholes, cue in _TABLE["scales"]
+        ),
+        *(
+            (compile_pattern(f"{_FRACTION} ?(?P<cue>{cue})"), _parse_wholes(wholes), False)
+            for wholes, cue in _TABLE["scales behind"]
+        ),
+    ]
 
 
 def drop_clinical_values(text: str, spans: Sequence[Span]) -> list[Span]:
@@ -222,7 +238,7 @@ def find_clinical_places(folded: str) -> frozenset[int]:
 
 def _find_clinical_values(folded: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of the clinical values in a folded text, and of their cues."""
-    for pattern in _VALUES:
+    for pattern in _compile_values():
         for match in pattern.finditer(folded):
             yield match.span("value")
             if "cue" in pattern.groupindex:
@@ -236,7 +252,7 @@ def _find_fractions(folded: str, start: int, end: int) -> Iterator[tuple[int, in
     """Yield the fractions of a sentence that belong to a scale or cannot be a day."""
     scale_wholes: set[int] = set()
     day_cue = _RE["DAY_CUE"]
-    for pattern, wholes, is_before in _SCALES:
+    for pattern, wholes, is_before in _compile_scales():
         for match in pattern.finditer(folded, start, end):
             day = is_before and day_cue.search(folded, start, match.start("value"))
             near = folded[day.start() - 9 : day.start()].lower() if day else ""

@@ -16,7 +16,7 @@ from audit.deid.find.rules import is_full_name
 from audit.names.pools import english_names
 from audit.notes.folding import fold_text
 from audit.notes.mention_words import JAPANESE_SURNAMES, NO_NAMES
-from audit.notes.patterns import fold_characters, read_pattern_table
+from audit.notes.patterns import CompiledParts, fold_characters, read_pattern_table
 from audit.notes.spans import (
     CONTACT,
     FIVE_TYPES,
@@ -91,7 +91,7 @@ _PUBLIC_NUMBERS: tuple[Kind, ...] = ("social_security", "health_plan")
 
 PARTS, _TABLE = read_pattern_table(__file__)
 """The named patterns of `kinds.txt`."""
-_RE = {name: re.compile(pattern) for name, pattern in PARTS.items()}
+_RE = CompiledParts(PARTS)
 _CUES = {
     group: [
         (kind, re.compile(rf"(?i)(?:{cue})[^0-9\n]{{0,14}}$"))

@@ -34,7 +34,7 @@ from audit.deid.redact.persons import Names, read_names, read_people
 from audit.deid.redact.surrogate_names import NameSurrogates
 from audit.notes.dates import ERAS, MONTHS, find_era_year
 from audit.notes.language import language_of
-from audit.notes.patterns import fold_characters, read_pattern_table
+from audit.notes.patterns import CompiledParts, fold_characters, read_pattern_table
 from audit.notes.spans import (
     CONTACT,
     IDENTIFIER,
@@ -48,7 +48,7 @@ from audit.task import MAX_SEED, Record
 from audit.text import is_unspaced
 
 _PARTS, _TABLE = read_pattern_table(__file__, **PARTS)
-_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_RE = CompiledParts(_PARTS)
 _FORMS = tuple(re.compile(pattern) for _, pattern in _TABLE["written dates"])
 
 PLACEHOLDER, SURROGATE, MASK = MODES = ("placeholder", "surrogate", "mask")

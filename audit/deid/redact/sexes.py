@@ -13,13 +13,13 @@ from functools import cache
 from typing import Literal
 
 from audit.corpus.build import sex_votes
-from audit.notes.patterns import IN_KATAKANA, fold_characters, read_pattern_table
+from audit.notes.patterns import IN_KATAKANA, CompiledParts, fold_characters, read_pattern_table
 
 _JAPANESE = re.compile(
     r"男性|女性|男児|女児|男子|女子|性別\s*[:：]\s*[男女]|彼女|(?<=[歳才])[の、，, ]?[男女]"
 )
 _PARTS, _ = read_pattern_table(__file__)
-_RE = {name: re.compile(pattern) for name, pattern in _PARTS.items()}
+_RE = CompiledParts(_PARTS)
 _STRONG, _IN_NOTE = 5, 10
 """Votes of a title, a sex or a relative beside a name, and of a heading in a note; a pronoun has
 one. A heading outvotes one title and any pronouns."""
