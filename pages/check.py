@@ -102,7 +102,9 @@ def draw_signatures(say: Words, check: Check) -> None:
     who = say.text("check_decided", who=decision.by, at=format_moment(decision.at))
     st.html(blocks.line(say.text(f"decision_{decision.recommendation}"), who))
     if decision.reasons:
-        reasons = note_html(decision.reasons, names=cached.list_finder(None))
+        digest = check.report.digest
+        finder = cached.name_finder(digest) if check.is_kept else cached.list_finder(None)
+        reasons = note_html(decision.reasons, names=finder)
         st.html(note_box(reasons))
     for signature in decision.signatures:
         role = say.text(f"decision_role_{signature.role}")

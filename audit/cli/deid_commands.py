@@ -81,7 +81,7 @@ from audit.executor import count_cores
 from audit.foreign import locate_errors, read_file_bytes, refuse_errors
 from audit.names.people import ENGLISH, JAPANESE
 from audit.notes.formats import Format, flatten_spans, write_files
-from audit.notes.read import NoteSource, open_notes
+from audit.notes.read import Note, NoteSource, open_notes
 from audit.notes.spans import TaggedDocument
 from audit.patients.register import read_register
 from audit.progress import progress_line, say
@@ -194,7 +194,7 @@ def deid_tag(
     stated = find_policy(policy)
     requested_release = release_sharing_key(key_of) if key_of else Release(mode=mode, seed=seed)
     source = _notes_to_tag(notes)
-    elsewhere = _open_elsewhere(outputs, server)
+    elsewhere = _open_elsewhere(outputs, server, source=source)
     if elsewhere:
         tagger_id = TAGGER_SEPARATOR.join((elsewhere.name, *find_tagger_ids(beside)))
     else:
@@ -217,11 +217,18 @@ def deid_tag(
     return census
 
 
-def _open_elsewhere(outputs: Path | None, server: Options) -> FileTagger | ServerTagger | None:
-    """Return the tagger whose copies are written elsewhere; None if the options name none."""
-    if outputs:
-        return read_file_tagger(outputs, subject="--outputs")
-    return open_server_tagger(ServerSettings(**server)) if server.get("endpoint") else None
+def _open_elsewhere(
+    outputs: Path | None, server: Options, *, source: NoteSource | handed_in.AnnotatedNotes
+) -> FileTagger | ServerTagger | None:
+    """Return the tagger whose copies are written elsewhere; None if the options name none.
+
+    A file without a copy of any note is refused here, before a release is recorded.
+    """
+    if not outputs:
+        return open_server_tagger(ServerSettings(**server)) if server.get("endpoint") else None
+    copies = read_file_tagger(outputs, subject="--outputs")
+    copies.compare_names([row.note_id for row in source.read() if isinstance(row, Note)])
+    return copies
 
 
 def _say_output_names(counts: Mapping[str, Any] | None) -> None:

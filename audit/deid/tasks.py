@@ -130,7 +130,9 @@ class TaggingTask(Task):
         path = TAGGED_SETS.place(self.tagged_id) / name
         if not path.is_file():
             raise AuditError(
-                "The notes that were handed in are gone.", where="notes", do="Request it again."
+                "The notes that were handed in are gone.",
+                where=_COPIES if name == OUTPUTS else "notes",
+                do="Request it again.",
             )
         return path
 
@@ -168,11 +170,21 @@ class TaggingTask(Task):
                 )
             write_index(tagged.path, should_stop=contact.should_stop)
             tagged = TAGGED_SETS.get(self.tagged_id)
-        # For a complete set this repeats only the search for leftovers, after corrections by hand.
-        write_leftovers(tagged, progress=contact.listen, should_stop=contact.should_stop)
         for name in (INPUT, REGISTER, OUTPUTS):  # the result contains the uploaded notes
             (tagged.path / name).unlink(missing_ok=True)
+        # For a complete set this repeats only the search for leftovers, after corrections by hand.
+        write_leftovers(tagged, progress=contact.listen, should_stop=contact.should_stop)
         return (self.tagged_id,)
+
+
+def _is_short(notes: NotesToTag, tagger: KnownTagger, *, n_more: int) -> bool:
+    """Return whether the work takes little memory, and minutes on any CPU: it does not wait then.
+
+    `n_more` are the bytes of a file of copies.
+    """
+    if notes.content is None:
+        return False
+    return len(notes.content) + n_more <= _SHORT_BYTES.get(tagger.kind, 0)
 
 
 def tagging_task(
@@ -217,15 +229,13 @@ def tagging_task(
         register=register.content if register else None,
         outputs=copies_text.encode("utf-8", "surrogatepass") if copies else None,
     )
-    # Work that takes little memory and at most minutes on any CPU does not wait in the queue.
-    is_short = notes.content is not None and len(notes.content) <= _SHORT_BYTES.get(tagger.kind, 0)
     task = TaggingTask(
         tagged_id=tagged_id,
         file_id=notes.file_id,
         columns=notes.columns,
         register_id=register.file_id if register else "",
         has_register=register is not None,
-        device="cpu" if is_short else "auto",
+        device="cpu" if _is_short(notes, tagger, n_more=len(outputs)) else "auto",
         is_quick=tagger.is_quick,
     )
     if not tagged.is_whole:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from audit.errors import AuditError
+from audit.errors import AuditError, Message
 from audit.foreign import refuse_errors
 from audit.models.model_folder import ModelFolder, make_printable
 from audit.task import Record
@@ -50,6 +50,17 @@ class Conversion(Record):
         if not is_pair or make_printable(self.head_name) != self.head_name:
             raise ValueError("the head's model is not named, or not in plain letters")
         return self
+
+
+def refuse_other_rounding(general: Rounding, hospital: Rounding, *, names: tuple[str, str]) -> None:
+    """Refuse two models of which only one was rounded to 4 bits, or each in another way."""
+    if general != hospital:
+        raise AuditError(
+            "The matrices of one model were rounded to 4 bits, those of the other were not, or in "
+            "another way, so the pair would show the rounding too.",
+            where=Message("{one} and {other}", one=names[0], other=names[1]),
+            do="Choose two models that were rounded alike; an adapter computes with its base.",
+        )
 
 
 def read_conversion(folder: ModelFolder) -> Conversion | None:

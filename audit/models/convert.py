@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from audit.foreign import (
 )
 from audit.home import make_salted_code
 from audit.models.architectures import parse_config
-from audit.models.conversion import RECORD_FILE, Conversion, Rounding, WeightsForm
+from audit.models.conversion import RECORD_FILE, Conversion, Rounding, WeightsForm, read_conversion
 from audit.models.inspect import (
     ModelFiles,
     read_config,
@@ -39,6 +40,7 @@ from audit.models.layouts import (
     compute_expected_shapes,
     find_body_prefix,
     find_shared_tensors,
+    has_row_for_input,
     list_head_tensors,
     list_layer_matrices,
 )
@@ -102,6 +104,7 @@ _BASE_MEMORY_BYTES = 2_000_000_000
 _MEMORY_SHARE = 3
 
 _HASHING, _READING, _CHECKING = "reading the weights", "rewriting the weights", "checking the model"
+_ROUNDING = "rounding the matrices"
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ class ConversionPlan:
     head: ModelFiles | None
     """The model whose head is added."""
     rounding: Rounding = ""
+    earlier: Conversion | None = None
+    """The record of the source, if it was converted itself."""
 
     @property
     def n_bytes(self) -> int:
@@ -155,10 +160,17 @@ def plan_conversion(
             where=folder.name,
             do="Convert a masked model without rounding.",
         )
+    earlier = read_conversion(folder)
+    if rounding and earlier and earlier.rounding:
+        raise AuditError(
+            "This model was rounded to 4 bits before.",
+            where=folder.name,
+            do="Round the model that it was made from.",
+        )
     head = None if head_from is None else read_model_files(head_from)
     if head is not None:
         _refuse_other_head(head, config=config, name=folder.name)
-    return ConversionPlan(folder, config, raw_config, weights, tokenizer, head, rounding)
+    return ConversionPlan(folder, config, raw_config, weights, tokenizer, head, rounding, earlier)
 
 
 def _find_weights(folder: ModelFolder) -> _Weights:
@@ -418,9 +430,11 @@ def _convert(plan: ConversionPlan, target: Path, *, contact: Contact, is_kind_ad
 
     n_bytes = plan.n_bytes
     refuse_without_memory(2 * n_bytes, place=plan.folder.name)
+    n_rounded = sum(math.prod(shape) for shape in _list_rounded(plan).values())
     phases = (
         Phase(_HASHING, n_bytes, 1e-9, kind="convert hashing"),
         Phase(_READING, 2 * n_bytes, 2e-9, kind="convert rewriting"),
+        *((Phase(_ROUNDING, n_rounded, 3e-8, kind="convert rounding"),) if n_rounded else ()),
         Phase(_CHECKING, 1, 2e-9 * n_bytes + 2),
     )
     meter = Meter(phases, listener=contact.listen, should_stop=contact.should_stop)
@@ -547,12 +561,15 @@ def _write_model(
         current_tensors, removed, added = _name_tensors(tensors, config=plan.config)
         if plan.head is not None and list_head_tensors(plan.config) & current_tensors.keys():
             raise AuditError("The model has a head of its own.", do="Leave out --head-from.")
-    head_digest = ""
+    head_name, head_digest, rounding = "", "", plan.rounding
+    if earlier := plan.earlier:
+        head_name, head_digest = earlier.head_name, earlier.head_digest
+        rounding = rounding or earlier.rounding
     if plan.head is not None:
+        head_name = plan.head.folder.name
         head_tensors, head_digest = _read_head(plan.head, config=plan.config)
         current_tensors |= head_tensors
-    if plan.rounding:
-        _round_layers(current_tensors, plan=plan)
+    _round_layers(current_tensors, plan=plan, meter=meter)
     # The numbers of all tensors are written once more than they were read.
     with (target / SINGLE_FILE).open("wb") as file:
         write_safetensors(current_tensors, file, on_bytes=lambda n: meter.add(_READING, n))
@@ -571,24 +588,30 @@ def _write_model(
         prefixes_removed=removed,
         prefix_added=added,
         is_kind_added=is_kind_added,
-        head_name=plan.head.folder.name if plan.head else "",
+        head_name=head_name,
         head_digest=head_digest,
-        rounding=plan.rounding,
+        rounding=rounding,
         created=make_time_stamp(),
     )
 
 
-def _round_layers(tensors: dict[str, Tensor], *, plan: ConversionPlan) -> None:
+def _list_rounded(plan: ConversionPlan) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the matrices that are to be rounded, by name."""
+    names = list_layer_matrices(plan.config) if plan.rounding else ()
+    shapes = compute_expected_shapes(plan.config)
+    return {name: shapes[name] for name in names}
+
+
+def _round_layers(tensors: Mapping[str, Tensor], *, plan: ConversionPlan, meter: Meter) -> None:
     """Round the matrices of all layers, in their place."""
     from audit.models.four_bit import round_matrix
 
     is_double = plan.rounding == "nf4-double"
-    for name, has_row_for_input in list_layer_matrices(plan.config).items():
-        if name not in tensors:  # a tensor that is missing is refused when the copy is checked
-            continue
-        matrix = tensors[name].T if has_row_for_input else tensors[name]
-        rounded = round_matrix(matrix, is_double=is_double)
-        tensors[name] = (rounded.T if has_row_for_input else rounded).contiguous()
+    for name, shape in _list_rounded(plan).items():
+        if name in tensors:  # a tensor that is missing is refused when the copy is checked
+            matrix = tensors[name].T if has_row_for_input(plan.config) else tensors[name]
+            matrix.copy_(round_matrix(matrix, is_double=is_double))
+        meter.add(_ROUNDING, math.prod(shape))
 
 
 def _read_head(head: ModelFiles, *, config: ModelConfig) -> tuple[dict[str, Tensor], str]:

@@ -1,4 +1,4 @@
-"""Round the matrices of a model to four bits and back, as a base in four bits computes with them.
+"""Round the matrices of a model to four bits and back; a base in 4 bits computes with these.
 
 Source: Dettmers et al., QLoRA (2023), section 3 and appendix E (NF4, double quantization). Blocks,
 bounds and the order of operations are those of bitsandbytes.
@@ -31,14 +31,14 @@ def round_matrix(matrix: Tensor, *, is_double: bool = False) -> Tensor:
     magnitude. With `is_double` the scales are rounded too, to 8 bits.
     """
     numbers = matrix.reshape(-1).float()
-    codes, scales = _round_blocks(numbers, levels=torch.tensor(LEVELS), n_block=_BLOCK)
+    shares, scales = _round_blocks(numbers, levels=torch.tensor(LEVELS), n_block=_BLOCK)
     if is_double:
         mean = scales.mean()
-        steps, step_scales = _round_blocks(
+        scale_shares, largest = _round_blocks(
             scales - mean, levels=_make_scale_levels(), n_block=_SCALES_BLOCK
         )
-        scales = (steps * step_scales[:, None]).reshape(-1)[: len(scales)] + mean
-    rounded = (codes * scales[:, None]).reshape(-1)[: len(numbers)]
+        scales = (scale_shares * largest[:, None]).reshape(-1)[: len(scales)] + mean
+    rounded = (shares * scales[:, None]).reshape(-1)[: len(numbers)]
     return rounded.reshape(matrix.shape).to(matrix.dtype)
 
 

@@ -86,6 +86,8 @@ class ModelFiles:
         }
         if self.conversion is not None and self.conversion.head_digest:
             content["head_of"] = self.conversion.head_digest
+        if self.conversion is not None and self.conversion.rounding:
+            content["rounding"] = self.conversion.rounding
         return digest_json(content, is_compact=True)
 
 

@@ -437,15 +437,20 @@ def list_module_sizes(config: ModelConfig) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-def list_layer_matrices(config: ModelConfig) -> dict[str, bool]:
-    """Return the weights of the matrices of all layers, and whether each has a row for an input."""
+def has_row_for_input(config: ModelConfig) -> bool:
+    """Return whether the matrices of the layers have a row for each input, as those of GPT-2 do."""
+    return _LAYOUTS[config.architecture].is_transposed
+
+
+def list_layer_matrices(config: ModelConfig) -> tuple[str, ...]:
+    """Return the weights of the matrices of all layers, by name."""
     layout = _LAYOUTS[config.architecture]
     layers, _, _ = layout.layers.partition(".{}")
-    return {
-        name: layout.is_transposed
+    return tuple(
+        name
         for name, shape in compute_expected_shapes(config).items()
         if name.startswith(f"{layout.root}.{layers}.") and len(shape) == 2
-    }
+    )
 
 
 def count_parameters(config: ModelConfig) -> int:

@@ -35,7 +35,7 @@ from audit.models.adapters import (
     read_adapter_weights,
     refuse_other_base,
 )
-from audit.models.conversion import Rounding
+from audit.models.conversion import Rounding, refuse_other_rounding
 from audit.models.forward import compute_logits
 from audit.models.inspect import ModelFiles, is_adapter, read_model_files
 from audit.models.layouts import complete_names, compute_expected_shapes, find_shared_tensors
@@ -288,8 +288,10 @@ class ModelPair:
     def __post_init__(self) -> None:
         """Refuse two models whose tokens differ."""
         general, hospital = self.general, self.hospital
-        refuse_two_kinds(general.config, hospital.config, names=(general.name, hospital.name))
-        refuse_unlike(general.tokenizer, hospital.tokenizer, names=(general.name, hospital.name))
+        names = general.name, hospital.name
+        refuse_two_kinds(general.config, hospital.config, names=names)
+        refuse_other_rounding(general.rounding, hospital.rounding, names=names)
+        refuse_unlike(general.tokenizer, hospital.tokenizer, names=names)
 
     @property
     def n_positions(self) -> int:
@@ -341,7 +343,7 @@ class ModelPair:
             if loaded.head_of:
                 notes.append(Message(_BORROWED_HEAD, side=side, head=loaded.head_of))
         if self.general.rounding:
-            notes.append(Message(_BASE_ROUNDED, base=self.general.name))
+            notes.append(Message(_ROUNDED, rounding=self.general.rounding))
         return (*notes, *([_note_base(self)] if self.hospital.is_adapted else []))
 
 
@@ -356,9 +358,9 @@ def _note_base(pair: ModelPair) -> Message:
     return Message(_BASE_OTHER, **names)
 
 
-_BASE_ROUNDED = (
-    "The matrices of {base} were rounded to 4 bits (NF4) and back, as a training on a base in 4 "
-    "bits has them. Both models compute with the rounded numbers."
+_ROUNDED = (
+    "Both models compute with matrices that were rounded to 4 bits ({rounding}) and back, as a "
+    "training on a base in 4 bits has them."
 )
 _BASE_UNNAMED = (
     "Base declared: the adapter {adapter} names no base model. It was put on {base}, whose shapes "
@@ -437,6 +439,7 @@ def _load_adapted_pair(
         switch=switch,
         is_adapted=True,
         declared_base=adapter.base,
+        rounding=base.rounding,
     )
     with adapted.running():
         _refuse_overflow(base.model, tokenizer, config=config, place=name)

@@ -18,6 +18,7 @@ from audit.errors import AuditError, Message
 from audit.foreign import name_place
 from audit.home import DEMO_HOSPITAL, list_registered_folders
 from audit.models.adapters import is_declared, join_digests, read_adapter, refuse_other_base
+from audit.models.conversion import refuse_other_rounding
 from audit.models.inspect import (
     AdapterSummary,
     ModelSummary,
@@ -235,8 +236,13 @@ def list_model_choices() -> tuple[RegisteredModel, ...]:
 
 def _rank_demo_folder(folder: Path) -> tuple[int, float]:
     """Return the place in a list: the parent of all, then by epochs, the null model last."""
+    kinds = ("general", "hospital", "adapter", "null")
     kind, _, epochs = folder.name.partition("-")
-    return ("general", "hospital", "adapter", "null").index(kind), float(epochs or 0)
+    place = kinds.index(kind) if kind in kinds else len(kinds)
+    try:
+        return place, float(epochs or 0)
+    except ValueError:  # a folder of another name
+        return place, 0.0
 
 
 def count_registered(models: tuple[RegisteredModel, ...]) -> dict[str, int | None]:
@@ -302,7 +308,9 @@ def check_pair(general: Path, hospital: Path) -> PairCheck:
     try:
         names = first.name, second.name
         refuse_two_kinds(first.config, second.config, names=names)
-        if is_adapter(hospital):
+        if not is_adapter(hospital):
+            refuse_other_rounding(first.rounding, second.rounding, names=names)
+        else:
             refuse_other_base(read_adapter(hospital), first.config, base=first.name)
         call_limited(_refuse_unlike, general, hospital, names, place=" / ".join(names))
     except AuditError as error:

@@ -60,11 +60,11 @@ def _list_needs(models: Sequence[RegisteredModel]) -> Mapping[str, Need]:
 
 
 def draw_rounding(say: Words, base: RegisteredModel) -> None:
-    """Draw how to get the base that an adapter had which was trained on four bits."""
+    """Draw the button that rounds a base for an adapter of a QLoRA training."""
     if base.summary is None or not may("ran"):
         return
-    if base.summary.rounding:
-        draw_remark(say, "convert_is_rounded")
+    if rounded := base.summary.rounding:
+        draw_remark(say, "convert_is_rounded", rounding=rounded)
         return
     with st.expander(say.text("convert_rounding"), key="rounding"):
         draw_remark(say, "convert_rounding_why")
@@ -94,7 +94,7 @@ def draw_converted(say: Words) -> None:
         return
     with st.expander(say.text("convert_kept", n=len(converted)), key="converted_models"):
         for model in converted.values():
-            st.html(blocks.line(converted_name(say, model), _describe_head(say, model)))
+            st.html(blocks.line(converted_name(say, model), _describe_conversion(say, model)))
         if not may("removed"):
             return
         names = {code: converted_name(say, model) for code, model in converted.items()}
@@ -109,9 +109,9 @@ def draw_converted(say: Words) -> None:
             draw_removal(say, "convert_forget", remove, leaves="converted")
 
 
-def _describe_head(say: Words, model: ConvertedModel) -> str:
-    if model.record.rounding:
-        return say.text("convert_line_rounded")
+def _describe_conversion(say: Words, model: ConvertedModel) -> str:
+    if rounding := model.record.rounding:
+        return say.text("convert_line_rounded", rounding=rounding)
     if head := model.record.head_name:
         return say.text("convert_line_head", head=head)
     return say.text("convert_line_own")

@@ -80,8 +80,10 @@ def model_names(
 
 def converted_name(say: Words, model: ConvertedModel) -> str:
     """Return the display name of a model that was converted here: its source's and the date."""
-    key = "called_rounded" if model.record.rounding else "called_converted"
-    return say.text(key, name=model.name, at=format_moment(model.created, has_zone=False))
+    facts = {"name": model.name, "at": format_moment(model.created, has_zone=False)}
+    if rounding := model.record.rounding:
+        return say.text("called_rounded", rounding=rounding, **facts)
+    return say.text("called_converted", **facts)
 
 
 def training_name(say: Words, model: TrainedModel) -> str:

@@ -52,6 +52,7 @@ JOB_SCRIPT = (
     " const title = () => document.querySelector('[data-testid=\"stMain\"] h1');"
     " let pressed = null, known = [], isQuiet = false, left = null;"
     ' addEventListener("click", (event) => { pressed = event.target.closest?.("button");'
+    " if (!codeOf(event.target)) left = null;"
     " known = bars().map(codeOf); isQuiet = event.detail > 0 }, true);"
     ' addEventListener("focusin", ({ target }) => { if (target !== pressed) pressed = null;'
     " const code = codeOf(target);"

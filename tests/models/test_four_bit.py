@@ -16,9 +16,11 @@ from audit.errors import AuditError
 from audit.models.conversion import RECORD_FILE
 from audit.models.convert import ConvertTask
 from audit.models.four_bit import LEVELS, round_matrix
+from audit.models.inspect import compute_model_digest
 from audit.models.load import LoadedModel, load_model, load_pair
-from audit.models.registry import VARIABLE, list_models
+from audit.models.registry import VARIABLE, check_pair, list_models
 from audit.task import Contact
+from tests.models.editing import edit_weights
 from tests.models.make_causal import CAUSAL, IDS, make_adapter, make_causal
 from tests.models.make_models import make_bert
 
@@ -121,7 +123,7 @@ def test_both_models_of_an_adapters_pair_compute_with_the_rounded_base(
             alone = load_model(base).model(IDS).logits
             assert torch.equal(pair.general.model(IDS).logits, alone)
     notes = [str(note) for note in pair.notes]
-    assert any("were rounded to 4 bits (NF4) and back" in note for note in notes)
+    assert any("were rounded to 4 bits (nf4) and back" in note for note in notes)
     plain_notes = load_pair(tmp_path / "plain", folder / "adapter").notes
     assert not any("4 bits" in str(note) for note in plain_notes)
     monkeypatch.setenv(VARIABLE, str(folder))
@@ -134,3 +136,27 @@ def test_a_masked_model_is_not_rounded(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="Only a causal model is the base of an adapter"):
         convert(make_bert(tmp_path / "bert"), tmp_path / "out", rounding="nf4")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_rounded_model_is_neither_rounded_again_nor_taken_for_a_whole_one(tmp_path: Path) -> None:
+    whole = make_causal(tmp_path / "whole", "gpt2")
+    rounded = convert(whole, tmp_path / "rounded", rounding="nf4")
+    with pytest.raises(AuditError, match="was rounded to 4 bits before"):
+        convert(rounded, tmp_path / "twice", rounding="nf4-double")
+    copy = convert(rounded, tmp_path / "copy", rounding="")
+    assert json.loads((copy / RECORD_FILE).read_text())["rounding"] == "nf4"
+    digest = compute_model_digest(rounded)
+    assert compute_model_digest(copy) == digest
+    (copy / RECORD_FILE).unlink()
+    assert compute_model_digest(copy) != digest
+
+
+def test_two_whole_models_must_be_rounded_alike(tmp_path: Path) -> None:
+    general, hospital = (make_causal(tmp_path / name, "llama") for name in ("general", "hospital"))
+    edit_weights(hospital, lambda tensors: tensors["model.norm.weight"].add_(0.1))
+    rounded = convert(general, tmp_path / "rounded", rounding="nf4")
+    with pytest.raises(AuditError, match="The matrices of one model were rounded"):
+        load_pair(rounded, hospital)
+    assert "The matrices of one model" in str(check_pair(rounded, hospital).refusal)
+    both = load_pair(rounded, convert(hospital, tmp_path / "both", rounding="nf4"))
+    assert any("Both models compute with matrices" in str(note) for note in both.notes)

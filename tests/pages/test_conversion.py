@@ -97,7 +97,7 @@ def test_the_base_of_an_adapter_is_rounded_to_four_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base = make_causal(tmp_path / "models" / "base", "llama")
-    make_adapter(tmp_path / "models" / "adapter", base)
+    make_adapter(tmp_path / "models" / "adapter", base, declared="base")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "models"))
     pair = {"hospital": "models/adapter", "general": "models/base"}
     app = open_page("audit", **pair, rounding="nf4-double")
@@ -109,9 +109,9 @@ def test_the_base_of_an_adapter_is_rounded_to_four_bits(
     assert not app.exception
     (converted,) = CONVERTED.all()
     assert converted.record.rounding == "nf4-double"
-    name = next(name for name in options(app, "pick_general") if "in 4 bits" in name)
-    assert name.startswith("declared base · base in 4 bits · made here")
+    name = next(name for name in options(app, "pick_general") if "rounded to 4 bits" in name)
+    assert name.startswith("declared base · base rounded to 4 bits (nf4-double) · made here")
     rounded = pair | {"general": f"converted/{converted.conversion_id}"}
     app = open_page("audit", **rounded)
-    assert "This base is rounded to 4 bits and back" in texts(app)
+    assert "This base is rounded to 4 bits (nf4-double) and back" in texts(app)
     assert "convert_round" not in keys(app)

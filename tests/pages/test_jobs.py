@@ -191,7 +191,7 @@ def test_models_of_the_demo_are_named_for_what_they_learned() -> None:
     ask("b", kind="demo", label="general → null")
     page_text = texts(open_page("jobs"))
     assert "</strong> General model → 40 epochs of the notes</p>" in page_text
-    assert "</strong> General model → Other names in the notes (null)</p>" in page_text
+    assert "</strong> General model → Trained on other names (null)</p>" in page_text
 
 
 def test_the_demo_button_submits_once_and_leads_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
