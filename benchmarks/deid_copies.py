@@ -14,13 +14,12 @@ import argparse
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 from audit.cli import main as run_command
 from audit.deid.find.causal_model import GenerativeTagger, load_generative
@@ -32,14 +31,12 @@ from audit.deid.measure.score_report import score_pairs, score_summary
 from audit.deid.measure.span_matching import OPTIMAL
 from audit.notes.formats import GOLD, read_notes, write_jsonl, write_tags
 from audit.notes.spans import Span, TaggedDocument, build_document
-from benchmarks.demo_causal import train_tokenizer
+from benchmarks.demo_causal import CausalRecipe, train_tokenizer, write_new_model
 from benchmarks.synthetic.notes import HELD_OUT_STYLES, synthetic_notes
 
 _N_TRAINING, _N_VALIDATION, _N_MEASURED = 16_000, 200, 300
 _LINE_CHARS = 20, 120
-_N_VOCABULARY = 512
-_N_CONTEXT = 384
-_WIDTH, _INNER_WIDTH, _N_LAYERS, _N_HEADS = 128, 344, 3, 4
+_RECIPE = CausalRecipe(n_vocabulary=512, n_positions=384)
 
 
 def draw_lines(n: int, *, seed: int, styles: Sequence[str] | None = None) -> list[TaggedDocument]:
@@ -80,51 +77,28 @@ def make_notes(folder: Path) -> None:
             path.write_text(write_jsonl(lines), encoding="utf-8")
 
 
-def make_model(folder: Path, notes: list[TaggedDocument]) -> None:
+def make_model(
+    folder: Path, notes: Iterable[TaggedDocument], *, language: str, recipe: CausalRecipe, seed: int
+) -> None:
     """Write a model with random weights, and a tokenizer that was trained on tagged notes."""
-    texts = [write_tags(note, language="en") for note in notes]
-    tokenizer = train_tokenizer(texts, n_vocabulary=_N_VOCABULARY)
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=_WIDTH,
-        intermediate_size=_INNER_WIDTH,
-        num_hidden_layers=_N_LAYERS,
-        num_attention_heads=_N_HEADS,
-        num_key_value_heads=_N_HEADS,
-        max_position_embeddings=_N_CONTEXT,
-        tie_word_embeddings=True,
-        bos_token_id=tokenizer.token_to_id("<s>"),
-        eos_token_id=tokenizer.token_to_id("</s>"),
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        clean_up_tokenization_spaces=False,
-    ).save_pretrained(folder)
+    texts = [write_tags(note, language=language) for note in notes]
+    tokenizer = train_tokenizer(texts, n_vocabulary=recipe.n_vocabulary)
+    write_new_model(tokenizer, folder, recipe=recipe, seed=seed)
 
 
-def train_tagger(folder: Path, *, n_epochs: float) -> None:
-    """Make the tagger by the project's own command."""
-    options = {
-        "--kind": "generative",
-        "--model": folder / "model",
+def train_tagger(folder: Path, options: Mapping[str, object], *, model: Path | None = None) -> None:
+    """Make the tagger of a folder by the project's own command, with further options.
+
+    It is tuned from the folder's own model, or from another one.
+    """
+    files = {
+        "--model": model or folder / "model",
         "--gold": folder / "train.jsonl",
         "--validation": folder / "validation.jsonl",
         "--out": folder / "tagger",
-        "--gen-language": "en",
-        "--gen-max-tokens": _N_CONTEXT,
-        "--gen-epochs": n_epochs,
-        "--gen-batch": 16,
-        "--gen-micro-batch": 16,
-        "--gen-learning-rate": "2e-3",
-        "--device": "cpu",
     }
-    arguments = [str(part) for option in options.items() for part in option]
-    if run_command(["deid", "train", *arguments]):
+    arguments = [str(part) for option in {**files, **options}.items() for part in option]
+    if run_command(["deid", "train", "--kind", "generative", "--device", "cpu", *arguments]):
         raise SystemExit("The training was refused.")
 
 
@@ -217,9 +191,20 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     make_notes(folder)
     if not (folder / "model").is_dir():
-        make_model(folder / "model", draw_lines(_N_TRAINING, seed=1))
+        lines = draw_lines(_N_TRAINING, seed=1)
+        make_model(folder / "model", lines, language="en", recipe=_RECIPE, seed=0)
     if not (folder / "tagger" / "tagger.json").is_file():
-        train_tagger(folder, n_epochs=options.epochs)
+        train_tagger(
+            folder,
+            {
+                "--gen-language": "en",
+                "--gen-max-tokens": _RECIPE.n_positions,
+                "--gen-epochs": options.epochs,
+                "--gen-batch": 16,
+                "--gen-micro-batch": 16,
+                "--gen-learning-rate": "2e-3",
+            },
+        )
     held, free = (
         load_generative(folder / "tagger", device="cpu", is_free=is_free)
         for is_free in (False, True)

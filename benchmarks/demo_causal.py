@@ -47,7 +47,6 @@ from benchmarks.demo_hospital import (
 
 _BEGIN, _END, _UNKNOWN = "<s>", "</s>", "<unk>"
 _WEIGHTS = "model.safetensors"
-_N_POSITIONS = 256
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,8 @@ class CausalRecipe:
     width: int = 128
     inner_width: int = 344
     n_layers: int = 3
+    n_heads: int = 4
+    n_positions: int = 256
 
 
 BASE = TrainSettings(
@@ -109,10 +110,10 @@ def write_new_model(tokenizer: Tokenizer, path: Path, *, recipe: CausalRecipe, s
         vocab_size=tokenizer.get_vocab_size(),
         hidden_size=recipe.width,
         num_hidden_layers=recipe.n_layers,
-        num_attention_heads=4,
-        num_key_value_heads=4,
+        num_attention_heads=recipe.n_heads,
+        num_key_value_heads=recipe.n_heads,
         intermediate_size=recipe.inner_width,
-        max_position_embeddings=_N_POSITIONS,
+        max_position_embeddings=recipe.n_positions,
         tie_word_embeddings=True,
         bos_token_id=tokenizer.token_to_id(_BEGIN),
         eos_token_id=tokenizer.token_to_id(_END),
@@ -125,7 +126,7 @@ def write_new_model(tokenizer: Tokenizer, path: Path, *, recipe: CausalRecipe, s
         bos_token=_BEGIN,
         eos_token=_END,
         unk_token=_UNKNOWN,
-        model_max_length=_N_POSITIONS,
+        model_max_length=recipe.n_positions,
         clean_up_tokenization_spaces=False,
     ).save_pretrained(path)
 
