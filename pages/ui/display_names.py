@@ -7,7 +7,6 @@ display names are untrusted text.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import PurePosixPath
 
 from audit.attack.measure_types import RULE_VERSION
@@ -15,13 +14,11 @@ from audit.corpus.corpora import CORPORA, KeptCorpus
 from audit.deid.find.copies import OUTPUTS
 from audit.deid.find.packaged import TITLES
 from audit.deid.find.taggers import DEFAULT, RULES, list_taggers, tagger_names
-from audit.deid.measure.score_report import SCORES, Score, Source
-from audit.deid.measure.scoring import ScoreTask
+from audit.deid.measure.score_report import Score, Source
 from audit.deid.redact.policy import Policy
 from audit.deid.sets.tagged_sets import TAGGED_SETS
-from audit.errors import AuditError, catalogue
+from audit.errors import catalogue
 from audit.home import salted_digest
-from audit.jobs.table import Job, read_order
 from audit.models.convert import CONVERTED, ConvertedModel
 from audit.models.model_folder import CONVERTED_LABEL, TRAINED_LABEL
 from audit.models.registry import DEMO_PREFIX, RegisteredModel
@@ -31,7 +28,6 @@ from audit.notes.spans import TYPES
 from audit.report.report import KeptAudit
 from audit.training.trainings import MODELS, TrainedModel
 from audit.words import Words
-from pages.ui import cached
 from pages.ui.blocks import format_moment
 
 _DEMO_FOLDER = re.compile(r"(general|null|hospital(?=-)|adapter(?=-))(?:-([0-9.]+))?")
@@ -186,7 +182,7 @@ def score_name(say: Words, score: Score) -> str:
     return say.text(
         "called_score",
         title=predicted_name(say, score),
-        gold=_gold_name(say, score.gold),
+        gold=gold_name(say, score.gold),
         n=f"{score.summary.n_documents:,}",
         at=format_moment(score.created, has_zone=False),
     )
@@ -209,34 +205,11 @@ def _predicted(say: Words, score: Score) -> str:
     return say.text(f"called_predicted_{kind}")
 
 
-def _gold_name(say: Words, gold: Source) -> str:
+def gold_name(say: Words, gold: Source) -> str:
+    """Return the display name of annotated notes to measure on."""
     if gold.kind == "file":
         return gold.ref
     return say.text(f"called_example_{gold.ref}" if gold.kind == "example" else "called_gold_given")
-
-
-def job_name(say: Words, job: Job) -> str:
-    """Return the models, notes or de-identifier that a job works on."""
-    if job.kind == "demo":
-        return " → ".join(demo_model_name(say, name) for name in job.label.split(" → "))
-    if job.kind == "audit":
-        of_job = (audit for audit in cached.kept_audits()[0] if audit.digest in job.result)
-        names = next((audited_names(say, audit) for audit in of_job), None)
-        return f"{names['general']} → {names['hospital']}" if names else job.label
-    if job.kind not in ("score", "tagging"):
-        return job.label
-    tagger = tagger_name(say, job.label) if job.label else ""
-    if job.kind == "tagging":
-        return tagger
-    if job.result:
-        with suppress(AuditError):  # the score was removed
-            return score_name(say, SCORES.get(job.result[0]))
-        return tagger
-    with suppress(AuditError):  # the order is no longer kept
-        task = ScoreTask.from_order(read_order(job.job_id))
-        predicted = " · ".join(filter(None, (task.title, tagger)))
-        return say.text("called_measuring", title=predicted, gold=_gold_name(say, task.gold))
-    return tagger
 
 
 def kind_name(say: Words, kind: str) -> str:

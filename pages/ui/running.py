@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypedDict
 
 import streamlit as st
 
+from audit.deid.measure.score_report import SCORES
+from audit.deid.measure.scoring import ScoreTask
 from audit.errors import AuditError, render_message
 from audit.jobs import service
-from audit.jobs.table import COMMAND, Job
+from audit.jobs.table import COMMAND, Job, read_order
 from audit.progress import FINISHING
 from audit.task import SHORT, Question
 from audit.words import Words
+from pages.ui import cached
 from pages.ui.access import identify_person, log_action, may
 from pages.ui.blocks import escape_html, format_moment, message_html
-from pages.ui.display_names import job_name
+from pages.ui.display_names import (
+    audited_names,
+    demo_model_name,
+    gold_name,
+    score_name,
+    tagger_name,
+)
 from pages.ui.form import draw_button
 from pages.ui.section import draw_heading, draw_remark, show_refusals
 from pages.ui.state import draw_link, go_to
@@ -52,7 +62,7 @@ def draw_job_card(
             f'<div class="ka-job ka-job-{job.state}{" ka-job-chosen" * is_chosen}">'
             f'<p class="ka-job-line"><span class="ka-job-state">'
             f"{say.html(f'jobs_state_{job.state}')}</span> <strong>{say.html(kind_key)}"
-            f"</strong> {escape_html(job_name(say, job))}</p>{_reasons(say, job)}"
+            f"</strong> {escape_html(_job_name(say, job))}</p>{_reasons(say, job)}"
             f'<p class="ka-footer">{facts}</p><details class="ka-footer">'
             f"<summary>{say.html('details')}</summary>{rest}</details></div>"
         )
@@ -65,6 +75,30 @@ def draw_job_card(
                 _draw_cancel_button(say, job)
             if draw_actions is not None:
                 draw_actions(say, job)
+
+
+def _job_name(say: Words, job: Job) -> str:
+    """Return the models, notes or de-identifier that a job works on."""
+    if job.kind == "demo":
+        return " → ".join(demo_model_name(say, name) for name in job.label.split(" → "))
+    if job.kind == "audit":
+        of_job = (audit for audit in cached.kept_audits()[0] if audit.digest in job.result)
+        names = next((audited_names(say, audit) for audit in of_job), None)
+        return f"{names['general']} → {names['hospital']}" if names else job.label
+    if job.kind not in ("score", "tagging"):
+        return job.label
+    tagger = tagger_name(say, job.label) if job.label else ""
+    if job.kind == "tagging":
+        return tagger
+    if job.result:
+        with suppress(AuditError):  # the score was removed
+            return score_name(say, SCORES.get(job.result[0]))
+        return tagger
+    with suppress(AuditError):  # the order is no longer kept
+        task = ScoreTask.from_order(read_order(job.job_id))
+        predicted = " · ".join(filter(None, (task.title, tagger)))
+        return say.text("called_measuring", title=predicted, gold=gold_name(say, task.gold))
+    return tagger
 
 
 def draw_live_cards(say: Words, draw: Draw, *, kind: str = "") -> set[str]:

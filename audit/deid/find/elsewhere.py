@@ -35,8 +35,6 @@ from audit.deid.find.copies import (
     read_outputs,
     read_pieces,
 )
-from audit.deid.find.tagger import Tagger
-from audit.deid.find.taggers import BackedTagger, UnitedTagger
 from audit.deid.find.windows import cut_windows
 from audit.errors import AuditCancelled, AuditError
 from audit.foreign import decode_text, locate_errors, read_file_bytes, refuse_errors
@@ -152,15 +150,6 @@ class OutputNames(NamedTuple):
 def read_file_tagger(path: Path, *, subject: str) -> FileTagger:
     """Return the tagger of a file of copies; AuditError with the line if one cannot be read."""
     return FileTagger(read_outputs(path, subject=subject), subject)
-
-
-def find_file_tagger(tagger: Tagger) -> FileTagger | None:
-    """Return the tagger of a file of copies that is part of a tagger; None if none is."""
-    if isinstance(tagger, BackedTagger):
-        return find_file_tagger(tagger.model)
-    if isinstance(tagger, UnitedTagger):
-        return next(filter(None, map(find_file_tagger, tagger.taggers)), None)
-    return tagger if isinstance(tagger, FileTagger) else None
 
 
 class ServerSettings(Record):

@@ -28,10 +28,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from audit.corpus.build import CorpusFile, corpus_folder
 from audit.deid.find.copies import COPIES, OUTPUTS, Copies, CopyingTagger, n_chars_of
-from audit.deid.find.elsewhere import FileTagger, OutputNames, find_file_tagger
+from audit.deid.find.elsewhere import FileTagger, OutputNames
 from audit.deid.find.known_names import add_known_names, read_certain_names
 from audit.deid.find.tagger import Tagger, check_tags, is_light, tag_and_check
-from audit.deid.find.taggers import add_fallback
+from audit.deid.find.taggers import BackedTagger, UnitedTagger, add_fallback
 from audit.deid.redact.kinds import KINDS, Kind
 from audit.deid.redact.persons import Names, PatientNames, read_names
 from audit.deid.redact.policy import ALL_OUT, Policy
@@ -108,7 +108,7 @@ def tag_notes(
     ):
         progress(Progress(TAGGING, 0.0, 1.0, None))
         # The notes are read once to count them: files report their bytes only by the megabyte.
-        total, output_names = _count_notes(source, find_file_tagger(tagger), on_bytes=on_bytes)
+        total, output_names = _count_notes(source, _find_file_tagger(tagger), on_bytes=on_bytes)
         n_workers = n_workers if total > _MANY_CHARS and is_light(tagger) else 1
         pace = f", {n_workers} processes" if n_workers > 1 else ""
         # With surrogates the notes are read twice: first for the names, then for the texts.
@@ -137,6 +137,15 @@ def tagging_phase(tagger: Tagger, n_chars: float, *, pace: str = "") -> Phase:
     is_slow = isinstance(tagger, CopyingTagger)
     kind = f"{TAGGING}, {type(tagger).__name__}{pace}"
     return Phase(TAGGING, n_chars, 1e-2 if is_slow else 1e-5, kind)
+
+
+def _find_file_tagger(tagger: Tagger) -> FileTagger | None:
+    """Return the tagger of a file of copies that is part of a tagger; None if none is."""
+    if isinstance(tagger, BackedTagger):
+        return _find_file_tagger(tagger.model)
+    if isinstance(tagger, UnitedTagger):
+        return next(filter(None, map(_find_file_tagger, tagger.taggers)), None)
+    return tagger if isinstance(tagger, FileTagger) else None
 
 
 def _count_notes(
