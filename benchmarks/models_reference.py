@@ -112,8 +112,13 @@ model is the base with the adapter switched off.
   `embed_tokens` and `lm_head`. Every other setting must have its default value. DoRA, trained
   biases and beginnings that change the base (PiSSA, OLoRA, CorDA, EVA, LoftQ) are refused by name:
   with such an adapter switched off, the rest would be another model than the base.
-* If the training loaded its base in 4 or 8 bits, give the same base in 16 or 32 bits. A quantised
-  base is refused.
+* If the training loaded its base in 4 bits (QLoRA), round a copy of the same base of 16 or 32 bits,
+  and give that copy as the general model: in the app below the base, or by
+  `python -m audit models convert BASE --out NEW_BASE --rounding nf4` (`nf4-double` if the training
+  used double quantization). The matrices of all layers are rounded to NF4 and back as bitsandbytes
+  does it; both models of the pair compute with them, and the report says so. Two whole models must
+  be rounded alike. FP4 and 8 bits are not imitated: for these, give the base in 16 or 32 bits. A
+  quantised base is refused.
 * A tokenizer in the adapter's directory must split text as the base's does. Special tokens that the
   training added, for example one for padding, make no difference.
 * An adapter that changes nothing, because it was never trained, gives no verdict: both models are
