@@ -82,7 +82,12 @@ def take_lock(path: Path, *, is_folder: bool = False, waits: bool = False) -> Lo
     while True:
         if is_folder:
             path.mkdir(mode=0o700, exist_ok=True)
-        lock = Lock(os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        try:
+            lock = Lock(os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        except FileNotFoundError:
+            if is_folder:  # somebody removed it since it was made
+                continue
+            raise
         try:
             fcntl.flock(lock.descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             # Between the two calls the last holder may have moved or removed the file.

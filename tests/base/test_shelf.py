@@ -166,3 +166,22 @@ def test_a_command_removes_the_scratch_folders_of_killed_processes_alone(tmp_pat
     assert all(folder.is_dir() for folder in others)
     two[1].communicate("\n")
     assert not living.exists()
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    """A command that clears scratch folders may remove one that another has just made."""
+    open_file, n_calls = os.open, 0
+
+    def remove_first(path, flags, *rest, **options):
+        nonlocal n_calls
+        if Path(path) == tmp_path / "folder" and not n_calls:
+            n_calls += 1
+            Path(path).rmdir()
+        return open_file(path, flags, *rest, **options)
+
+    monkeypatch.setattr(os, "open", remove_first)
+    lock = take_lock(tmp_path / "folder", is_folder=True)
+    assert lock is not None and (tmp_path / "folder").is_dir() and n_calls == 1
+    lock.release()
+    with pytest.raises(FileNotFoundError):
+        take_lock(tmp_path / "absent" / "file")
