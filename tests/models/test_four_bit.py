@@ -139,8 +139,8 @@ def test_a_masked_model_is_not_rounded(tmp_path: Path) -> None:
 
 
 def test_a_rounded_model_is_neither_rounded_again_nor_taken_for_a_whole_one(tmp_path: Path) -> None:
-    whole = make_causal(tmp_path / "whole", "gpt2")
-    rounded = convert(whole, tmp_path / "rounded", rounding="nf4")
+    unrounded = make_causal(tmp_path / "unrounded", "gpt2")
+    rounded = convert(unrounded, tmp_path / "rounded", rounding="nf4")
     with pytest.raises(AuditError, match="was rounded to 4 bits before"):
         convert(rounded, tmp_path / "twice", rounding="nf4-double")
     copy = convert(rounded, tmp_path / "copy", rounding="")
@@ -158,5 +158,5 @@ def test_two_whole_models_must_be_rounded_alike(tmp_path: Path) -> None:
     with pytest.raises(AuditError, match="The matrices of one model were rounded"):
         load_pair(rounded, hospital)
     assert "The matrices of one model" in str(check_pair(rounded, hospital).refusal)
-    both = load_pair(rounded, convert(hospital, tmp_path / "both", rounding="nf4"))
-    assert any("Both models compute with matrices" in str(note) for note in both.notes)
+    pair = load_pair(rounded, convert(hospital, tmp_path / "hospital in 4 bits", rounding="nf4"))
+    assert any("Both models compute with matrices" in str(note) for note in pair.notes)

@@ -424,8 +424,8 @@ def test_a_start_compiles_few_patterns() -> None:
         "import audit.deid.tasks, pages.ui.cached\n"
         "print(len(sizes), sum(sizes))\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True
     )
-    n_patterns, n_chars = map(int, done.stdout.split())
+    n_patterns, n_chars = map(int, process.stdout.split())
     assert n_patterns > 20 and n_chars < 100_000
